@@ -1,0 +1,48 @@
+# `make demo` and `make test` are all that a newcomer needs. Both set up .venv first.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+SUDO := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
+
+.PHONY: demo test lint bench bench-peers clean java
+
+$(BIN)/searchveil: pyproject.toml
+	$(PYTHON) -m venv $(VENV)
+	$(BIN)/python -m pip install --quiet --upgrade pip
+	$(BIN)/python -m pip install --quiet -e .
+	@touch $@
+
+$(VENV)/.test-tools: pyproject.toml $(BIN)/searchveil
+	$(BIN)/python -m pip install --quiet -e '.[test]'
+	@touch $@
+
+# Spark needs a Java 17; nothing is installed where one is there already.
+java:
+	@java -version 2>&1 | grep -q 'version "\(17\|21\)' || \
+	  ( $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq openjdk-17-jre-headless )
+
+demo: $(BIN)/searchveil
+	$(BIN)/searchveil demo --users 20000 --seed 1 --out demo/log.tsv --force
+	$(BIN)/searchveil inspect demo/log.tsv
+	rm -rf demo/release
+	$(BIN)/searchveil release demo/log.tsv --method zealous --item query --epsilon 1 --delta 1e-6 --per-user 5 --out demo/release
+	$(BIN)/searchveil attack k-anonymity demo/log.tsv --k 5
+	@echo "The log is demo/log.tsv; the release is demo/release (start with its README.md)."
+
+lint: $(VENV)/.test-tools
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+	$(BIN)/mypy
+
+test: $(VENV)/.test-tools java lint
+	$(BIN)/pytest
+
+bench: $(VENV)/.test-tools
+	$(BIN)/python benchmarks/release.py
+	$(BIN)/python benchmarks/noise.py
+
+bench-peers: $(VENV)/.test-tools
+	$(BIN)/python benchmarks/peers.py
+
+clean:
+	rm -rf $(VENV) .venv-* demo .mypy_cache .ruff_cache .pytest_cache

@@ -1,0 +1,50 @@
+"""What an engine must be able to do beyond what ibis already makes the same everywhere."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import ibis.expr.types as ir
+import pyarrow as pa
+from ibis.backends import BaseBackend
+
+
+class Engine(ABC):
+    name: ClassVar[str]
+    connection: BaseBackend
+
+    @abstractmethod
+    def read_parquet(self, paths: Sequence[str]) -> ir.Table:
+        """A lazy table over Parquet files."""
+
+    @abstractmethod
+    def stage(self, table: ir.Table) -> ir.Table:
+        """Compute once and keep inside the engine (spilling to disk where needed), for tables that are read again."""
+
+    @abstractmethod
+    def fast_hash(self, values: Sequence[ir.Value], seed: int) -> ir.IntegerColumn:
+        """A 64-bit hash under a seed: quick, not cryptographic, different from engine to engine.
+
+        Good enough only for a choice that depends on one user's own history.
+        """
+
+    def prefilter(self, rows: ir.Table, hashed: str, per_user: int) -> ir.Table:
+        """Optionally drop rows that cannot be among a user's `per_user` smallest hashes; never any other."""
+        return rows
+
+    def load(self, table: pa.Table) -> ir.Table:
+        """Bring a small Arrow table into the engine."""
+        import ibis
+
+        return ibis.memtable(table)
+
+    def fetch(self, table: ir.Table) -> pa.Table:
+        """Bring a small result out of the engine."""
+        return self.connection.to_pyarrow(table)
+
+    def value(self, expression: ir.Scalar) -> Any:
+        return self.connection.to_pyarrow(expression).as_py()
+
+    def close(self) -> None:
+        """Give back what the engine holds."""
+        self.connection.disconnect()

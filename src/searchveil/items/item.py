@@ -1,0 +1,40 @@
+"""What may be published: a way to read (user, item) rows off a log."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+import ibis.expr.types as ir
+
+from searchveil.log import SearchLog
+from searchveil.log.normalize import Normalization
+
+
+def _as_it_is(rows: ir.Table, normalization: Normalization) -> ir.Table:
+    return rows
+
+
+@dataclass(frozen=True)
+class Item:
+    """A kind of item: its columns, its rows per user, and what is still to be done to the few rows that are kept.
+
+    Normalising ten million texts costs more than everything else, so kinds whose rows can be chosen as typed are
+    normalised after the choice, by `finish`. A user's rows that become the same item then are one item.
+    """
+
+    name: str
+    columns: tuple[str, ...]
+    rows: Callable[[SearchLog], ir.Table]
+    finish: Callable[[ir.Table, Normalization], ir.Table] = _as_it_is
+
+    def __str__(self) -> str:
+        return self.name
+
+    def of(self, log: SearchLog) -> ir.Table:
+        """Every user's different items: the (user, item) table."""
+        return self.finish(self.rows(log), log.normalization).distinct()
+
+
+def normalize_query(rows: ir.Table, normalization: Normalization) -> ir.Table:
+    """The query column in its normal form; rows with nothing left are no items."""
+    normal = rows.mutate(query=normalization.apply(rows["query"]))
+    return normal.filter(normal["query"] != "")

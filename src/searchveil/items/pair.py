@@ -1,0 +1,20 @@
+"""A query pair: a query and the next different one in the same session."""
+
+import ibis
+import ibis.expr.types as ir
+
+from searchveil.items.item import Item
+from searchveil.log import SearchLog
+from searchveil.log.sessions import with_sessions
+
+
+def rows(log: SearchLog) -> ir.Table:
+    log.require("time", why="the item 'pair'")
+    submissions = with_sessions(log)
+    in_order = ibis.window(group_by=["user", "session"], order_by=["time", "query"])
+    followed = submissions.mutate(next=submissions["query"].lead().over(in_order))
+    pairs = followed.filter(followed["next"].notnull() & (followed["next"] != followed["query"]))
+    return pairs.select("user", "query", "next")
+
+
+PAIR = Item("pair", ("query", "next"), rows)

@@ -1,0 +1,59 @@
+"""The one shape every reader produces and every mechanism takes."""
+
+from dataclasses import dataclass, field
+from functools import cached_property
+
+import ibis.expr.types as ir
+
+from searchveil.engine import Engine
+from searchveil.errors import InputError
+from searchveil.log.normalize import Normalization
+
+COLUMNS = ("user", "query", "time", "rank", "url")
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Rows that could not be read: how many, why, and where the first ones are."""
+
+    reason: str
+    rows: int
+    first: tuple[str, ...] = ()  # "file:line", the first few
+
+    def __str__(self) -> str:
+        where = f" (first at {', '.join(self.first)})" if self.first else ""
+        return f"{self.rows} rows: {self.reason}{where}"
+
+
+@dataclass(frozen=True)
+class SearchLog:
+    """A table with the columns user, query and, where known, time, rank and url; texts as they were typed.
+
+    `user` may be of any type; `time` is a timestamp, `rank` an integer. Rows without a user or a query are not in it:
+    they are in `problems`.
+    """
+
+    table: ir.Table
+    engine: Engine
+    normalization: Normalization = field(default_factory=Normalization)
+    problems: tuple[Problem, ...] = ()
+    source: str = "a table"
+
+    def __post_init__(self) -> None:
+        for column in ("user", "query"):
+            if column not in self.table.columns:
+                raise InputError(f"{self.source} has no column '{column}'; it has {', '.join(self.table.columns)}")
+
+    def require(self, *columns: str, why: str) -> None:
+        missing = [column for column in columns if column not in self.table.columns]
+        if missing:
+            raise InputError(f"{self.source} has no {' and no '.join(missing)}, which {why} needs")
+
+    @cached_property
+    def users(self) -> int:
+        """How many users the log has. A private figure, unless the number of users is public."""
+        return int(self.engine.value(self.table["user"].nunique()))
+
+    @cached_property
+    def rows(self) -> int:
+        return int(self.engine.value(self.table.count()))

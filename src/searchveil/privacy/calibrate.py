@@ -1,0 +1,297 @@
+"""Formulas that tie parameters to promises, both ways. docs/guarantees.md proves them; they look at no data.
+
+Words: `per_user` = m items a user may keep, `scale` = λ of discrete Laplace noise, p = e^(-1/λ); "publish iff noisy ≥ T".
+Whatever decides a promise is evaluated in interval arithmetic and rounded to the safe side.
+"""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from fractions import Fraction
+from math import ceil, exp, expm1, floor, inf, log, log1p, nextafter
+from typing import Any
+
+import mpmath
+import numpy as np
+
+from searchveil.errors import InputError
+from searchveil.privacy.guarantee import Neighbours
+
+LARGEST_SCALE = 20_000.0  # the noise tables grow with the scale; a scale beyond this hides any count worth publishing
+
+
+def check_epsilon(epsilon: float) -> None:
+    if not 0 < epsilon < inf:
+        raise InputError(f"epsilon must be a positive number, not {epsilon:g}; try --epsilon 1")
+
+
+def check_delta(delta: float) -> None:
+    if not 0 < delta < 1:
+        raise InputError(f"delta must lie between 0 and 1, not {delta:g}; try --delta 1e-6")
+
+
+def check_per_user(per_user: int, name: str = "per-user") -> None:
+    if per_user < 1:
+        raise InputError(f"a user must be allowed at least one item, not {per_user}; try --{name} 5")
+
+
+def check_scale(scale: float) -> None:
+    if not 0.01 <= scale <= LARGEST_SCALE:
+        raise InputError(
+            f"the noise scale {scale:g} is outside 0.01 … {LARGEST_SCALE:g}; "
+            "choose an epsilon nearer to 1 or other items per user"
+        )
+
+
+def scale_for(epsilon: float, changes: int) -> float:
+    """The smallest floating-point λ with changes/λ ≤ ε, exactly: plain division may round to the wrong side."""
+    scale = changes / epsilon
+    while Fraction(scale) * Fraction(epsilon) < changes:
+        scale = nextafter(scale, inf)
+    check_scale(scale)
+    return scale
+
+
+def epsilon_of(scale: float, changes: int) -> float:
+    """The smallest floating-point ε with changes/λ ≤ ε."""
+    epsilon = changes / scale
+    while Fraction(scale) * Fraction(epsilon) < changes:
+        epsilon = nextafter(epsilon, inf)
+    return epsilon
+
+
+def changed_counts(per_user: int, neighbours: Neighbours) -> int:
+    """By how much the counts of neighbouring logs can differ in total."""
+    return per_user if neighbours == "add-remove" else 2 * per_user
+
+
+def tail(scale: float, t: int) -> float:
+    """P(η ≥ t) for discrete Laplace noise of this scale."""
+    p = exp(-1 / scale)
+    return exp(-t / scale) / (1 + p) if t >= 0 else 1 - exp(-(1 - t) / scale) / (1 + p)
+
+
+def _tail_interval(scale: float, t: int) -> Any:
+    p = mpmath.iv.exp(-1 / mpmath.iv.mpf(scale))
+    return p**t / (1 + p) if t >= 0 else 1 - p ** (1 - t) / (1 + p)
+
+
+def _upper(interval: Any) -> float:
+    """A float that is at least the interval's upper end."""
+    return nextafter(float(interval.b), inf)
+
+
+def _some_of(q: Any, n: int) -> Any:
+    """1 − (1−q)^n as an interval: the probability that at least one of n independent events happens."""
+    return 1 - (1 - q) ** n
+
+
+def smallest_integer(start: int, holds: Callable[[int], bool]) -> int:
+    """The smallest integer near `start` from which a monotone condition holds; `start` is off by rounding at most."""
+    while not holds(start):
+        start += 1
+    while holds(start - 1):
+        start -= 1
+    return start
+
+
+# --- (ε,δ)-differential privacy of thresholded counts: `approximate`, ours -------------------------------------------
+
+
+def approximate_delta(scale: float, per_user: int, threshold: int, first_threshold: int = 1) -> float:
+    """The exact δ: some item that one user alone lifts over the first threshold is published."""
+    if threshold < first_threshold:
+        return 1.0
+    with _interval_precision():
+        return min(1.0, _upper(_some_of(_tail_interval(scale, threshold - first_threshold), per_user)))
+
+
+def approximate_threshold(scale: float, delta: float, per_user: int, first_threshold: int = 1) -> int:
+    """The smallest T whose δ is within the one asked for."""
+    p = exp(-1 / scale)
+    allowed = -expm1(log1p(-delta) / per_user)
+    start = first_threshold + max(0, ceil(-scale * log(allowed * (1 + p))))
+    holds = lambda t: approximate_delta(scale, per_user, t, first_threshold) <= delta  # noqa: E731
+    return smallest_integer(start, lambda t: t >= first_threshold and holds(t))
+
+
+# --- ZEALOUS as published ---------------------------------------------------------------------------------------------
+
+
+def probabilistic_delta(scale: float, per_user: int, users: int, threshold: float, first_threshold: int = 1) -> float:
+    """Theorem 3 of Götz et al. with continuous noise and "noisy > τ'": the δ of their Table 1."""
+    return users * per_user / (2 * first_threshold) * exp((first_threshold - threshold) / scale)
+
+
+def probabilistic_threshold_continuous(
+    scale: float, delta: float, per_user: int, users: int, first_threshold: int
+) -> float:
+    """τ' of Theorem 3 for continuous noise, to compare with the paper."""
+    ratio_bound = -scale * log(2 - 2 * exp(-1 / scale))
+    return first_threshold + max(ratio_bound, -scale * log(2 * delta * first_threshold / (users * per_user)))
+
+
+def probabilistic_threshold(scale: float, delta: float, per_user: int, users: int, first_threshold: int) -> int | None:
+    """The smallest T for discrete noise: q ≤ min(1−p, 1−(1−δ)^(1/⌊Um/τ⌋)); None if no item can reach τ."""
+    most_items = users * per_user // first_threshold
+    if most_items == 0:
+        return None
+
+    def holds(threshold: int) -> bool:
+        if threshold < first_threshold:
+            return False
+        with _interval_precision():
+            q = _tail_interval(scale, threshold - first_threshold)
+            unpublished_ratio = 1 - mpmath.iv.exp(-1 / mpmath.iv.mpf(scale))
+            return bool(q.b <= unpublished_ratio.a) and _upper(_some_of(q, most_items)) <= delta
+
+    start = floor(probabilistic_threshold_continuous(scale, delta, per_user, users, first_threshold))
+    return smallest_integer(max(start, first_threshold), holds)
+
+
+def best_first_threshold(scale: float, delta: float, per_user: int, users: int) -> tuple[int, int]:
+    """(τ, T) with the smallest T. The paper's τ = ⌈λ⌉ is not always best, so the neighbourhood of λ is searched."""
+    candidates = range(1, 2 * ceil(scale) + 3)
+    pairs = [
+        (threshold, first)
+        for first in candidates
+        if (threshold := probabilistic_threshold(scale, delta, per_user, users, first)) is not None
+    ]
+    threshold, first = min(pairs)
+    return first, threshold
+
+
+def indistinguishable_delta(scale: float, per_user: int, threshold: float) -> float:
+    """Theorem 2 with erratum Z1 (the form that reproduces Table 1), for "noisy > τ'"."""
+    return per_user / 2 * exp((per_user - threshold) / scale)
+
+
+def indistinguishable_threshold_continuous(scale: float, delta: float, per_user: int) -> float:
+    return per_user - scale * log(2 * delta / per_user)
+
+
+def indistinguishable_threshold(scale: float, delta: float, per_user: int) -> int:
+    """T = ⌊τ'⌋ + 1 of Theorem 2, raised where rounding τ' down would let the exact δ of discrete noise pass the bound."""
+    threshold = max(1, floor(indistinguishable_threshold_continuous(scale, delta, per_user)) + 1)
+    while approximate_delta(scale, per_user, threshold) > delta:
+        threshold += 1
+    return threshold
+
+
+def impossibility_domain(
+    users: int, per_user: int, epsilon: float, upper: float, lower: float, accuracy: float
+) -> float:
+    """Theorem 1 with erratum Z2: the smallest domain over which no ε-DP histogram is accurate.
+
+    `upper` = τ+ξ, `lower` = τ−ξ, `accuracy` = c.
+    """
+    return users * per_user * (2 * exp(epsilon * upper) / (accuracy * upper) + 1 / (lower + 1))
+
+
+# --- Korolova et al. ----------------------------------------------------------------------------------------------------
+
+
+def korolova_alpha(selection_scale: float, threshold: float) -> float:
+    return max(exp(1 / selection_scale), 1 + 1 / (2 * exp((threshold - 1) / selection_scale) - 1))
+
+
+def korolova_epsilon(
+    queries: int, clicks: int, selection_scale: float, threshold: float, count_scale: float, click_scale: float | None
+) -> float:
+    """ε as published: d ln α + d/b_q + c/b_c."""
+    published = queries * log(korolova_alpha(selection_scale, threshold)) + queries / count_scale
+    return published + (clicks / click_scale if click_scale else 0.0)
+
+
+def korolova_delta(selection_scale: float, queries: int, threshold: float) -> float:
+    """δ as published: (d/2)·e^((d−K)/b)."""
+    return queries / 2 * exp((queries - threshold) / selection_scale)
+
+
+def korolova_threshold(selection_epsilon: float, delta: float, queries: int) -> float:
+    """K as published, for a selection budget ε at b = d/ε."""
+    return queries * (1 - log(2 * delta / queries) / selection_epsilon)
+
+
+def occurrences_delta(scale: float, per_user: int, threshold: int) -> float:
+    """The exact δ when one user may add up to `per_user` to one count: max(1 − (1−q₁)^d, q_d).
+
+    Spreading or heaping is worst as long as no user alone reaches the threshold; below that nothing is promised.
+    """
+    if threshold < per_user:
+        return 1.0
+    with _interval_precision():
+        spread = _some_of(_tail_interval(scale, threshold - 1), per_user)
+        heaped = _tail_interval(scale, threshold - per_user)
+        return min(1.0, max(_upper(spread), _upper(heaped)))
+
+
+def occurrences_threshold(scale: float, delta: float, per_user: int) -> int:
+    start = per_user + max(0, ceil(-scale * log(delta)))
+    return smallest_integer(start, lambda t: t >= 1 and occurrences_delta(scale, per_user, t) <= delta)
+
+
+# --- What to expect, from public knowledge ----------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Assumption:
+    """A public guess at how items are shared: the k-th most common is searched in proportion to k^-exponent.
+
+    `held` is how many different items a user has on average. Nothing here may be read off the private log.
+    """
+
+    users: int
+    items: int = 1_000_000
+    exponent: float = 1.0
+    held: int = 30
+
+    def __post_init__(self) -> None:
+        for name, value in (("users", self.users), ("items", self.items), ("held", self.held)):
+            if value < 1:
+                raise InputError(f"the assumption's {name} must be at least 1, not {value}")
+        if not 0 < self.exponent <= 10:
+            raise InputError(f"the assumption's exponent must lie between 0 and 10, not {self.exponent:g}; try exponent=1")
+
+    def expected_counts(self, per_user: int) -> "np.ndarray[Any, np.dtype[np.float64]]":
+        """Users expected to keep each item when at most `per_user` of a user's items are kept."""
+        popularity = np.arange(1, self.items + 1, dtype=np.float64) ** -self.exponent
+        popularity /= popularity.sum()
+        holding = -np.expm1(self.held * np.log1p(-np.minimum(popularity, 1 - 1e-12)))
+        counts: np.ndarray[Any, np.dtype[np.float64]] = self.users * holding * min(1.0, per_user / self.held)
+        return counts
+
+    def expected_published(self, per_user: int, scale: float, threshold: int, first_threshold: int = 1) -> float:
+        """Items expected to pass, with every count taken at its expectation."""
+        counts = np.rint(self.expected_counts(per_user))
+        counts = counts[counts >= first_threshold]
+        gap = threshold - counts
+        p = exp(-1 / scale)
+        passing = np.where(gap >= 0, np.exp(-np.abs(gap) / scale) / (1 + p), 1 - np.exp(-(1 + np.abs(gap)) / scale) / (1 + p))
+        return float(passing.sum())
+
+
+def best_per_user(
+    epsilon: float,
+    delta: float,
+    assumption: Assumption,
+    neighbours: Neighbours = "add-remove",
+    candidates: Iterable[int] = (1, 2, 3, 4, 5, 7, 10, 14, 20, 30, 45, 70, 100, 150, 200, 300),
+) -> int:
+    """How many items per user publish the most, under a public assumption: more items mean more counts but more noise."""
+
+    def published(per_user: int) -> float:
+        scale = scale_for(epsilon, changed_counts(per_user, neighbours))
+        return assumption.expected_published(per_user, scale, approximate_threshold(scale, delta, per_user))
+
+    return max((m for m in candidates if m / epsilon <= LARGEST_SCALE / 2), key=published)
+
+
+class _interval_precision:  # noqa: N801 (reads as a statement)
+    """Enough bits that (1−q)^n keeps a tiny q."""
+
+    def __enter__(self) -> None:
+        self._before = mpmath.iv.prec
+        mpmath.iv.prec = 256
+
+    def __exit__(self, *problem: object) -> None:
+        mpmath.iv.prec = self._before

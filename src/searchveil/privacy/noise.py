@@ -1,0 +1,296 @@
+"""Every random choice a proof relies on: cryptographic bits, and exact integer noise made from them.
+
+A draw is the inverse of the distribution function at a uniform real number U, of which only as many bits are looked at
+as the answer needs. The distribution function is known as integers with rigorous error bounds, so 64 bits decide almost
+every draw and the rare rest is decided by more bits at more precision: the distribution is exact, not approximate.
+"""
+
+import os
+from abc import ABC, abstractmethod
+from bisect import bisect_right
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from typing import Any
+
+import mpmath
+import numpy as np
+import numpy.typing as npt
+from cryptography.hazmat.primitives.ciphers import Cipher
+from cryptography.hazmat.primitives.ciphers.algorithms import AES
+from cryptography.hazmat.primitives.ciphers.modes import CTR
+
+Integers = npt.NDArray[np.int64]
+Words = npt.NDArray[np.uint64]
+Bounds = Callable[[int], tuple[int, int]]  # bits -> lower and upper bound of a probability times 2^bits
+
+_GUARD_BITS = 64  # beyond the bits asked for, so that an error bound almost never spans two values
+_CHUNK = 1 << 20  # draws at a time: bounds the memory, keeps the tables in the cache
+_GUIDE_BITS = 16
+
+
+class Source:
+    """An endless stream of random bits: AES-256 in counter mode under a fresh key from the operating system.
+
+    Only tests pass a key. A source does not survive a fork, where two processes would draw the same noise.
+    """
+
+    def __init__(self, key: bytes | None = None) -> None:
+        key = os.urandom(32) if key is None else key.ljust(32, b"\0")[:32]
+        self._stream = Cipher(AES(key), CTR(bytes(16))).encryptor()
+        self._process = os.getpid()
+
+    def _bytes(self, n: int) -> bytes:
+        if os.getpid() != self._process:
+            raise RuntimeError("a source of noise must not cross a fork: both processes would draw the same noise")
+        return self._stream.update(bytes(n))
+
+    def words(self, n: int) -> Words:
+        """n independent uniform 64-bit words."""
+        return np.frombuffer(self._bytes(8 * n), dtype=np.uint64)
+
+    def bits(self, n: int) -> int:
+        """A uniform integer of n bits."""
+        return int.from_bytes(self._bytes((n + 7) // 8), "big") >> (-n % 8)
+
+    def ones(self, n: int) -> int:
+        """How many of n fair coins fall on one: Binomial(n, 1/2), exactly."""
+        total = 0
+        while n > 0:
+            batch = min(n, 64 * _CHUNK)
+            words = self.words((batch + 63) // 64).copy()
+            words[-1] &= np.uint64((1 << ((batch - 1) % 64 + 1)) - 1)
+            total += int(np.bitwise_count(words).sum(dtype=np.int64))
+            n -= batch
+        return total
+
+    def seed(self) -> int:
+        """A fresh seed for a hash (63 bits, so that every engine can hold it as a signed integer)."""
+        return self.bits(63)
+
+    def key(self) -> str:
+        """A fresh 256-bit key for a keyed cryptographic hash inside an engine, in hexadecimal."""
+        return f"{self.bits(256):064x}"
+
+
+class Distribution(ABC):
+    """A distribution on the integers, known through rigorous bounds on its distribution function."""
+
+    @abstractmethod
+    def bounds(self, bits: int) -> tuple[int, list[int], list[int]]:
+        """(first, lower, upper) with lower[i] ≤ P(X ≤ first + i)·2^bits ≤ upper[i].
+
+        Covers all values that 2^-bits can see: where smaller values than `first` exist, lower[0] is 0, so that no word is
+        taken for `first` that may stand for one of them; words from upper[-1] on are left to a closer look.
+        """
+
+    def sample(self, n: int, source: Source) -> Integers:
+        """n independent draws."""
+        if n <= _CHUNK:
+            return self._table.draw(n, source)
+        parts = [self._table.draw(min(_CHUNK, n - start), source) for start in range(0, n, _CHUNK)]
+        return np.concatenate(parts)
+
+    @cached_property
+    def _table(self) -> "_Table":
+        return _Table(self, word_bits=64)
+
+
+class _Table:
+    """The inverse distribution function on words of a fixed length; undecided words are handed on with more bits."""
+
+    def __init__(self, distribution: Distribution, word_bits: int) -> None:
+        self._distribution = distribution
+        self._word_bits = word_bits
+        first, lower, upper = distribution.bounds(word_bits)
+        top = (1 << word_bits) - 1
+        self._first = first
+        # A word w stands for all U in [w, w+1)/2^bits: U < F(k) for certain if w < lower, U ≥ F(k) for certain if w ≥ upper.
+        self._lower = np.array([min(bound, top) for bound in lower], dtype=np.uint64)
+        self._upper = np.array([min(bound, top) for bound in upper], dtype=np.uint64)
+        # The last word reaches 1 and so belongs to the unbounded tail: `min(…, top)` would call it decided.
+        self._undecided_from = np.uint64(min(upper[-1], top))
+        # Most words are decided by their first bits alone.
+        self._shift = np.uint64(max(0, word_bits - _GUIDE_BITS))
+        starts = np.arange(1 << min(word_bits, _GUIDE_BITS), dtype=np.uint64) << self._shift
+        ends = starts | np.uint64((1 << int(self._shift)) - 1)
+        low, high = self._ranks(starts)[0], self._ranks(ends)[1]
+        decided = (low == high) & (ends < self._undecided_from)
+        self._guide = np.where(decided, low, -1).astype(np.int32)
+
+    def _ranks(self, words: Words) -> tuple[Integers, Integers]:
+        """How many values of the distribution function are certainly, and at most, below each word's U."""
+        return np.searchsorted(self._upper, words, "right"), np.searchsorted(self._lower, words, "right")
+
+    def draw(self, n: int, source: Source) -> Integers:
+        words = source.words(n) >> np.uint64(64 - self._word_bits)
+        ranks: Integers = self._guide[words >> self._shift].astype(np.int64)
+        rest = np.flatnonzero(ranks < 0)
+        if len(rest):
+            certain, possible = self._ranks(words[rest])
+            ranks[rest] = certain
+            undecided = (certain != possible) | (words[rest] >= self._undecided_from)
+            for i in rest[undecided]:
+                ranks[i] = self._decide(int(words[i]), source) - self._first
+        return ranks + self._first
+
+    def _decide(self, word: int, source: Source) -> int:
+        """Look at more bits of U, and at the distribution function more closely, until they part."""
+        bits = self._word_bits
+        while True:
+            word, bits = (word << bits) | source.bits(bits), 2 * bits
+            first, lower, upper = self._distribution.bounds(bits)
+            certain, possible = bisect_right(upper, word), bisect_right(lower, word)
+            if certain == possible and word < upper[-1]:
+                return first + certain
+
+
+@dataclass(frozen=True)
+class DiscreteLaplace(Distribution):
+    """P(X = t) proportional to exp(-|t|/scale)."""
+
+    scale: float
+
+    def tail(self, t: int, bits: int) -> tuple[int, int]:
+        """Bounds of P(X ≥ t)·2^bits for t ≥ 0."""
+        with _precision(bits + _GUARD_BITS):
+            p = _exp(-1 / mpmath.iv.mpf(self.scale))
+            return _scaled(p**t / (1 + p), bits)
+
+    @lru_cache(maxsize=8)  # noqa: B019 (a frozen value object; a handful of scales is alive at a time)
+    def bounds(self, bits: int) -> tuple[int, list[int], list[int]]:
+        working = bits + _GUARD_BITS
+        with _precision(working):
+            p = _exp(-1 / mpmath.iv.mpf(self.scale))
+            p_low, p_high = _scaled(p, working)
+            low, high = _scaled(p / (1 + p), working)
+        low_tails, high_tails = [], []  # P(X ≥ t) for t = 1, 2, …, by multiplication with outward rounding
+        while not low_tails or low_tails[-1]:
+            low_tails.append(low >> _GUARD_BITS)
+            high_tails.append((high >> _GUARD_BITS) + 1)
+            low, high = (low * p_low) >> working, ((high * p_high) >> working) + 1
+        one = 1 << bits
+        lower = [*reversed(low_tails), *(one - tail for tail in high_tails)]
+        upper = [*reversed(high_tails), *(one - tail for tail in low_tails)]
+        return -len(low_tails), lower, upper
+
+    @cached_property
+    def excess(self) -> "Geometric":
+        """X − t given X ≥ t, for any t ≥ 0: the tail has no memory."""
+        return Geometric(self.scale)
+
+
+@dataclass(frozen=True)
+class Geometric(Distribution):
+    """P(X = j) proportional to exp(-j/scale), j = 0, 1, …"""
+
+    scale: float
+
+    @lru_cache(maxsize=8)  # noqa: B019
+    def bounds(self, bits: int) -> tuple[int, list[int], list[int]]:
+        working = bits + _GUARD_BITS
+        with _precision(working):
+            low, high = p_low, p_high = _scaled(_exp(-1 / mpmath.iv.mpf(self.scale)), working)
+        one = 1 << bits
+        lower, upper = [], [0]
+        while upper[-1] < one:
+            lower.append(max(0, one - (high >> _GUARD_BITS) - 1))
+            upper.append(one - (low >> _GUARD_BITS))
+            low, high = (low * p_low) >> working, ((high * p_high) >> working) + 1
+        return 0, lower, upper[1:]
+
+
+@dataclass(frozen=True)
+class DiscreteGaussian(Distribution):
+    """P(X = t) proportional to exp(-t²/(2 sigma²))."""
+
+    sigma: float
+
+    @lru_cache(maxsize=8)  # noqa: B019
+    def bounds(self, bits: int) -> tuple[int, list[int], list[int]]:
+        working = bits + _GUARD_BITS
+        with _precision(working):
+            g = _exp(-1 / (2 * mpmath.iv.mpf(self.sigma) ** 2))
+            step = _scaled(g, working)
+            square = _scaled(g * g, working)
+        # The weights w_t = g^(t²) follow w_(t+1) = w_t·g^(2t+1); everything below 2^-working is one bounded remainder.
+        weight = (1 << working, 1 << working)
+        weights = []
+        while weight[1] >> (_GUARD_BITS // 2):
+            weights.append(weight)
+            weight = _times(weight, step, working)
+            step = _times(step, square, working)
+        # Σ over t beyond the last ≤ w/(1 − ratio), and the ratio of neighbours only falls.
+        remainder = (weight[1] << working) // ((1 << working) - step[1]) + 1
+        positive = weights[1:]
+        total_low = weights[0][0] + 2 * sum(w[0] for w in positive)
+        total_high = weights[0][1] + 2 * (sum(w[1] for w in positive) + remainder)
+        lower, upper = [], []
+        below_low, below_high = 0, remainder
+        for low, high in [*reversed(positive), *weights]:
+            below_low, below_high = below_low + low, below_high + high
+            lower.append((below_low << bits) // total_high)
+            upper.append(min(1 << bits, -((-below_high << bits) // total_low)))
+        return -len(positive), lower, upper
+
+
+def binomial(n: int, probability: Bounds, source: Source) -> int:
+    """How many of n independent events of one probability happen, exactly, with about 2n random bits.
+
+    Each event compares the bits of a uniform number with those of the probability and is decided at the first bit that
+    differs; of the undecided, half are expected to be decided by the next bit, and their number is all that matters.
+    """
+    happened, undecided, position, known = 0, n, 0, 0
+    digits = 0
+    while undecided:
+        while position >= known:
+            known = 2 * known or 128
+            low, high = probability(known + _GUARD_BITS)
+            digits = low >> _GUARD_BITS
+            if digits != high >> _GUARD_BITS:
+                # The bounds straddle a digit: go on with the digits they agree on, or with a closer look.
+                common = known - ((digits ^ (high >> _GUARD_BITS)).bit_length())
+                if common <= position:
+                    continue
+                digits >>= known - common
+                known = common
+        ones = source.ones(undecided)
+        if (digits >> (known - 1 - position)) & 1:
+            happened, undecided = happened + undecided - ones, ones
+        else:
+            undecided -= ones
+        position += 1
+    return happened
+
+
+class _precision:  # noqa: N801 (reads as a statement)
+    """Interval arithmetic with this many bits, for the lines within."""
+
+    def __init__(self, bits: int) -> None:
+        self._bits = bits + 32
+
+    def __enter__(self) -> None:
+        self._before = mpmath.iv.prec
+        mpmath.iv.prec = self._bits
+
+    def __exit__(self, *problem: object) -> None:
+        mpmath.iv.prec = self._before
+
+
+def _exp(x: Any) -> Any:
+    return mpmath.iv.exp(x)
+
+
+def _scaled(interval: Any, bits: int) -> tuple[int, int]:
+    """An interval's ends times 2^bits, rounded outwards to integers."""
+    (low_sign, low_man, low_exp, _), (high_sign, high_man, high_exp, _) = interval._mpi_
+    low, high = (-low_man if low_sign else low_man), (-high_man if high_sign else high_man)
+    return _shifted(low, low_exp + bits), -_shifted(-high, high_exp + bits)
+
+
+def _shifted(mantissa: int, exponent: int) -> int:
+    return mantissa << exponent if exponent >= 0 else mantissa >> -exponent
+
+
+def _times(a: tuple[int, int], b: tuple[int, int], working: int) -> tuple[int, int]:
+    return (a[0] * b[0]) >> working, ((a[1] * b[1]) >> working) + 1

@@ -1,0 +1,60 @@
+"""What the k-anonymity baselines share: the parameter k, the missing guarantee, and sessions under fresh ids."""
+
+from dataclasses import dataclass
+from typing import ClassVar
+
+import ibis
+import ibis.expr.types as ir
+
+from searchveil.errors import InputError
+from searchveil.items.item import normalize_query
+from searchveil.log import SearchLog
+from searchveil.log.sessions import with_sessions
+from searchveil.privacy.guarantee import Guarantee
+from searchveil.publish.mechanism import Mechanism, Plan
+
+ACTIVE_ATTACK = (
+    "Whoever owns all but one of the accounts in a crowd of k sees the last one; "
+    "`searchveil attack k-anonymity` shows it on a log."
+)
+ID_LENGTH = 20  # hexadecimal digits: a hundred million sessions share an id with a chance of 4e-9
+
+
+@dataclass(frozen=True)
+class KAnonymity(Mechanism):
+    """A baseline to compare with, not a protection: it counts accounts, and an attacker can own most of them."""
+
+    item: ClassVar[str]
+    caveats: ClassVar[tuple[str, ...]]
+
+    k: int = 5
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.k, int) or self.k < 2:
+            raise InputError(f"k must be a whole number of at least 2, not {self.k}; 1 would publish everything")
+
+    def plan(self, log: SearchLog | int | None = None) -> Plan:
+        guarantee = Guarantee.no_differential_privacy(
+            proof="docs/k-anonymity.md", caveats=(*self.caveats, ACTIVE_ATTACK)
+        )
+        return Plan(self.method, self.item, {"k": self.k}, guarantee)
+
+
+def searches_in_sessions(log: SearchLog, key: str) -> ir.Table:
+    """The log's searches as (user, session, moment, query): queries in normal form, a fresh random id per session.
+
+    An id is a hash of user and session under `key`: who does not hold the key cannot tell it from a random number, and
+    ordering by it is a random permutation. A log without times has no sessions: every row is then a session of its own.
+    """
+    if "time" in log.table.columns:
+        sessions = with_sessions(log)
+        rows = sessions.select("user", "session", "query", moment=sessions["time"])
+    else:
+        in_user = ibis.window(group_by="user", order_by="query")
+        rows = log.table.select("user", "query").mutate(session=ibis.row_number().over(in_user))
+        rows = rows.mutate(moment=rows["session"])
+    # Two clicks on the results of one search are two rows of the log and one search.
+    searches = normalize_query(rows, log.normalization).distinct()
+    number, user = searches["session"].cast("string"), searches["user"].cast("string")
+    digest = (ibis.literal(key) + number + ibis.literal(" ") + user).hexdigest("sha256")
+    return searches.mutate(session=digest[:ID_LENGTH])

@@ -1,0 +1,114 @@
+"""What every way of publishing has in common: parameters in, a plan before anything is spent, a release after."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, ClassVar
+
+import pyarrow as pa
+
+from searchveil.errors import InputError
+from searchveil.log import SearchLog
+from searchveil.privacy.guarantee import Guarantee
+from searchveil.privacy.noise import Source
+
+if TYPE_CHECKING:
+    from searchveil.privacy.ledger import Entry, Ledger
+
+Progress = Callable[[str], None]
+
+
+def silent(step: str) -> None:
+    """The progress of a caller who does not want to hear about it."""
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a mechanism would do and promise. Nothing is spent and no item of the log is looked at to make one."""
+
+    method: str
+    item: str
+    parameters: Mapping[str, Any]
+    guarantee: Guarantee
+
+    def to_json(self) -> dict[str, Any]:
+        return {
+            "method": self.method,
+            "item": self.item,
+            "parameters": dict(self.parameters),
+            "guarantee": self.guarantee.to_json(),
+        }
+
+
+@dataclass(frozen=True)
+class Release:
+    """What may leave the house: the tables, and the plan whose guarantee they carry."""
+
+    tables: Mapping[str, pa.Table]
+    plan: Plan
+    entry: "Entry | None" = field(default=None, compare=False)
+
+    @property
+    def table(self) -> pa.Table:
+        """The main table, in a release of one table the only one."""
+        return next(iter(self.tables.values()))
+
+    @property
+    def guarantee(self) -> Guarantee:
+        return self.plan.guarantee
+
+    def write(self, folder: str | Path, *, format: str = "parquet") -> Path:
+        """Write the release folder whole or not at all, then tell the ledger that the reservation was used."""
+        from searchveil.publish.folder import write_folder
+
+        path = write_folder(self, Path(folder), format)
+        if self.entry is not None:
+            self.entry.written(path)
+        return path
+
+
+@dataclass(frozen=True)
+class Mechanism(ABC):
+    """Parameters are checked on creation; `plan` is free; `release` pays the ledger first and then looks at the log."""
+
+    method: ClassVar[str]
+
+    @abstractmethod
+    def plan(self, log: SearchLog | int | None = None) -> Plan:
+        """The parameters and the guarantee, for a log, for a public number of users, or for neither."""
+
+    @abstractmethod
+    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Mapping[str, pa.Table]:
+        """The tables to hand out. Every random choice a proof relies on comes from `source`."""
+
+    def prepare(self, plan: Plan, source: Source) -> Plan:
+        """Draw what must be published along with the release, before it is recorded and made. Mostly nothing."""
+        return plan
+
+    def release(
+        self,
+        log: SearchLog,
+        *,
+        ledger: "Ledger | None" = None,
+        source: Source | None = None,
+        progress: Progress = silent,
+    ) -> Release:
+        source = source or Source()
+        plan = self.prepare(self.plan(log), source)
+        require_two_users(log)
+        entry = ledger.reserve(plan) if ledger is not None else None
+        return Release(self.publish(log, plan, source, progress), plan, entry)
+
+
+AT_LEAST_TWO_USERS = "that the log has at least two users"
+
+
+def require_two_users(log: SearchLog) -> None:
+    """Refusing shows that there are fewer, so every guarantee names this among what is taken as public."""
+    user = log.table["user"]
+    ends = log.engine.fetch(log.table.agg(first=user.min(), last=user.max())).to_pylist()[0]
+    if ends["first"] is None:
+        raise InputError(f"{log.source} is empty: there is nothing to publish")
+    if ends["first"] == ends["last"]:
+        raise InputError(f"{log.source} has a single user; a release needs the searches of many")

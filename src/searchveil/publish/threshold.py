@@ -1,0 +1,87 @@
+"""Publish an item iff its noisy count reaches a threshold, without carrying every rare item out of the engine.
+
+Items far below the threshold are millions and pass almost never. Of n items with the same true count c < T, each passes
+with the same probability q = P(η ≥ T − c), independently: the number that pass is Binomial(n, q), which ones is a uniform
+choice, and the noisy count of one that passed is T plus a geometric excess. docs/guarantees.md, "Survivors", proves that
+the outcome has exactly the distribution of adding noise to every count and comparing.
+"""
+
+from collections.abc import Mapping, Sequence
+
+import ibis
+import ibis.expr.types as ir
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from searchveil.engine import Engine
+from searchveil.privacy.noise import DiscreteLaplace, Source, binomial
+
+
+def survivors(
+    counts: ir.Table,
+    columns: Sequence[str],
+    *,
+    threshold: int,
+    noise: DiscreteLaplace,
+    engine: Engine,
+    source: Source,
+    fresh: DiscreteLaplace | None = None,
+) -> pa.Table:
+    """The items whose count plus noise is at least `threshold`, with that noisy count.
+
+    `counts` has the item's columns and an integer `count`. With `fresh`, the published count carries new noise instead of
+    the noise that selected it. The rows are ordered by what is published, so their order tells nothing else.
+    """
+    near, far = counts.filter(counts["count"] >= threshold), counts.filter(counts["count"] < threshold)
+
+    near_items = _in_order(engine.fetch(near), columns)
+    near_counts = near_items["count"].to_numpy().astype(np.int64)
+    near_noisy = near_counts + noise.sample(len(near_counts), source)
+    passed = near_noisy >= threshold
+
+    far_items = _in_order(_choose(far, columns, _how_many_pass(far, threshold, noise, engine, source), engine, source), columns)
+    far_counts = far_items["count"].to_numpy().astype(np.int64)
+    far_noisy = threshold + noise.excess.sample(len(far_counts), source)
+
+    items = pa.concat_tables([near_items.filter(pa.array(passed)), far_items]).select(list(columns))
+    noisy = np.concatenate([near_noisy[passed], far_noisy])
+    if fresh is not None:
+        noisy = np.concatenate([near_counts[passed], far_counts]) + fresh.sample(len(noisy), source)
+    published = items.append_column("count", pa.array(noisy, pa.int64()))
+    return published.sort_by([("count", "descending"), *((column, "ascending") for column in columns)])
+
+
+def _how_many_pass(
+    far: ir.Table, threshold: int, noise: DiscreteLaplace, engine: Engine, source: Source
+) -> dict[int, int]:
+    """For each true count below the threshold, how many of its items pass; counts with none are left out."""
+    sizes = engine.fetch(far.group_by("count").agg(items=far.count())).sort_by("count").to_pylist()
+    passing = {}
+    for size in sizes:
+        distance = threshold - size["count"]
+        passing[size["count"]] = binomial(size["items"], lambda bits, t=distance: noise.tail(t, bits), source)  # type: ignore[misc]
+    return {count: passed for count, passed in passing.items() if passed}
+
+
+def _choose(
+    far: ir.Table, columns: Sequence[str], passing: Mapping[int, int], engine: Engine, source: Source
+) -> pa.Table:
+    """A uniform choice of so many items of each true count, made in the engine by the order of a keyed hash."""
+    schema = pa.schema([*((column, pa.string()) for column in columns), ("count", pa.int64())])
+    if not passing:
+        return schema.empty_table()
+    key = source.key()
+    text = ibis.literal(key)
+    for column in columns:
+        text = text + ibis.literal("\x1f") + far[column]
+    eligible = far.filter(far["count"].isin(list(passing))).mutate(digest=text.hexdigest("sha256"))
+    place = ibis.row_number().over(ibis.window(group_by="count", order_by=["digest", *columns]))
+    placed = eligible.mutate(place=place)
+    allowed = placed["count"].cases(*passing.items(), else_=0)
+    return engine.fetch(placed.filter(placed["place"] < allowed).select(*columns, "count")).cast(schema)
+
+
+def _in_order(items: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """A fixed order, so that the same source gives the same release whatever order the engine answers in."""
+    return items.take(pc.sort_indices(items, [(column, "ascending") for column in columns]))

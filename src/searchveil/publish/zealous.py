@@ -1,0 +1,150 @@
+"""ZEALOUS: publish the items that many users share, by two thresholds around Laplace noise (Götz et al. 2011)."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from typing import ClassVar, Literal
+
+import pyarrow as pa
+
+from searchveil.engine.histogram import count_users, keep_some
+from searchveil.errors import InputError
+from searchveil.items import QUERY, Item, item_named
+from searchveil.log import SearchLog
+from searchveil.privacy import calibrate
+from searchveil.privacy.guarantee import Guarantee, Neighbours
+from searchveil.privacy.noise import DiscreteLaplace, Source
+from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Plan, Progress
+from searchveil.publish.threshold import survivors
+
+
+@dataclass(frozen=True)
+class Zealous(Mechanism):
+    """Keep up to `per_user` items of each user, drop rare ones, add noise, publish what reaches the second threshold.
+
+    `notion` chooses the calibration: "approximate" (ours, the smallest threshold), or the paper's "probabilistic"
+    (Theorem 3, for a public number of users) and "indistinguishable" (Theorem 2). Thresholds are the best ones unless
+    given; one that is too low for the promise is refused.
+    """
+
+    method: ClassVar[str] = "zealous"
+
+    epsilon: float
+    delta: float
+    item: Item | str = QUERY
+    per_user: int = 5
+    notion: Literal["approximate", "probabilistic", "indistinguishable"] = "approximate"
+    neighbours: Neighbours | None = None
+    users: int | None = field(default=None, metadata={"help": "the public number of users"})
+    first_threshold: int | None = None
+    threshold: int | None = None
+
+    def __post_init__(self) -> None:
+        calibrate.check_epsilon(self.epsilon)
+        calibrate.check_delta(self.delta)
+        calibrate.check_per_user(self.per_user)
+        object.__setattr__(self, "item", item_named(self.item))
+        if self.notion not in ("approximate", "probabilistic", "indistinguishable"):
+            raise InputError(f"no notion '{self.notion}'; there are approximate, probabilistic and indistinguishable")
+        if self.neighbours is None:
+            object.__setattr__(self, "neighbours", "add-remove" if self.notion == "approximate" else "replace-one")
+        elif self.neighbours not in ("add-remove", "replace-one"):
+            raise InputError(f"no neighbours '{self.neighbours}'; there are add-remove and replace-one")
+        elif self.notion != "approximate" and self.neighbours != "replace-one":
+            raise InputError(f"the {self.notion} notion is proved for replace-one; add --neighbours replace-one")
+        if self.users is not None and self.users < 1:
+            raise InputError(f"the number of users must be at least 1, not {self.users}")
+        if self.first_threshold is not None and self.first_threshold < 1:
+            raise InputError(f"the first threshold must be at least 1, not {self.first_threshold}")
+        if self.notion == "indistinguishable" and self.first_threshold not in (None, 1):
+            raise InputError("the indistinguishable notion has the first threshold 1; leave out --first-threshold")
+
+    def plan(self, log: SearchLog | int | None = None) -> Plan:
+        assert self.neighbours is not None
+        scale = calibrate.scale_for(self.epsilon, calibrate.changed_counts(self.per_user, self.neighbours))
+        users = self._public_users(log) if self.notion == "probabilistic" else None
+        first, smallest = self._thresholds(scale, users)
+        if self.threshold is not None and self.threshold < smallest:
+            raise InputError(
+                f"the threshold {self.threshold} is infeasible: delta {self.delta:g} needs at least {smallest}; "
+                f"leave out --threshold or raise it"
+            )
+        parameters = {
+            "per_user": self.per_user,
+            "noise_scale": scale,
+            "first_threshold": first,
+            "second_threshold": smallest if self.threshold is None else self.threshold,
+        }
+        if users is not None:
+            parameters["users"] = users
+        public = [AT_LEAST_TWO_USERS]
+        if users is not None:
+            public += [f"that the log has {users} users", "the seed by which users' items are chosen (published)"]
+        guarantee = Guarantee(
+            notion=self.notion,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            neighbours=self.neighbours,
+            proof=f"docs/guarantees.md#zealous-{self.notion}",
+            assumed_public=tuple(public),
+            caveats=(_NOT_CLOSED,) if self.notion == "probabilistic" else (),
+        )
+        return Plan(self.method, str(self.item), parameters, guarantee)
+
+    def _thresholds(self, scale: float, users: int | None) -> tuple[int, int]:
+        """The first threshold and the smallest second one that keeps the promise."""
+        if self.notion == "approximate":
+            first = self.first_threshold or 1
+            return first, calibrate.approximate_threshold(scale, self.delta, self.per_user, first)
+        if self.notion == "indistinguishable":
+            return 1, calibrate.indistinguishable_threshold(scale, self.delta, self.per_user)
+        assert users is not None
+        if self.first_threshold is None:
+            return calibrate.best_first_threshold(scale, self.delta, self.per_user, users)
+        second = calibrate.probabilistic_threshold(scale, self.delta, self.per_user, users, self.first_threshold)
+        if second is None:
+            raise InputError(
+                f"the first threshold {self.first_threshold} is infeasible: {users} users keep at most "
+                f"{users * self.per_user} items; lower --first-threshold"
+            )
+        return self.first_threshold, second
+
+    def _public_users(self, log: SearchLog | int | None) -> int:
+        """The number of users, which replace-one neighbours share, so that comparing it with the log reveals nothing."""
+        there = log.users if isinstance(log, SearchLog) else log
+        if self.users is None and there is None:
+            raise InputError("the probabilistic notion needs the public number of users; add --users N or a log")
+        if isinstance(log, SearchLog) and self.users is not None and self.users != there:
+            raise InputError(
+                f"--users {self.users} claims {'more' if self.users > log.users else 'fewer'} users than the log's "
+                f"{there}; leave it out or make it {there}"
+            )
+        return self.users if self.users is not None else int(there or 0)
+
+    def prepare(self, plan: Plan, source: Source) -> Plan:
+        """The probabilistic notion needs the choice of items to be a known function: its seed is published."""
+        if self.notion != "probabilistic":
+            return plan
+        return replace(plan, parameters={**plan.parameters, "choice_seed": source.seed()})
+
+    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Mapping[str, pa.Table]:
+        item = item_named(self.item)
+        seed = plan.parameters.get("choice_seed")
+        progress(f"keeping up to {self.per_user} items of each user")
+        chosen = keep_some(item.rows(log), item.columns, self.per_user, source.seed() if seed is None else seed, log.engine)
+        kept = item.finish(chosen, log.normalization).distinct()
+        counts = count_users(kept, item.columns)
+        counts = log.engine.stage(counts.filter(counts["count"] >= plan.parameters["first_threshold"]))
+        progress("adding noise")
+        noise = DiscreteLaplace(plan.parameters["noise_scale"])
+        threshold = plan.parameters["second_threshold"]
+        return {
+            "data": survivors(
+                counts, item.columns, threshold=threshold, noise=noise, engine=log.engine, source=source
+            )
+        }
+
+
+_NOT_CLOSED = (
+    "the probabilistic notion is not closed under post-processing; what is done with the release keeps the implied "
+    "(ε,δ)-differential privacy"
+)
