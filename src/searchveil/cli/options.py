@@ -1,0 +1,243 @@
+"""The options that several commands share, in groups, and how their texts become values."""
+
+import inspect
+from collections.abc import Callable, Sequence
+from dataclasses import MISSING, asdict, dataclass, fields
+from functools import wraps
+from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
+
+import typer
+
+from searchveil.errors import InputError
+
+if TYPE_CHECKING:
+    from searchveil.log import SearchLog
+    from searchveil.log.normalize import Normalization
+    from searchveil.privacy.calibrate import Assumption
+    from searchveil.privacy.ledger import Ledger
+    from searchveil.publish.mechanism import Mechanism
+
+LogPaths = Annotated[list[str], typer.Argument(metavar="LOG...", help="Files of one log; globs work.", show_default=False)]
+OptionalLogPaths = Annotated[
+    list[str] | None, typer.Argument(metavar="[LOG]...", help="Files of one log; globs work.", show_default=False)
+]
+Json = Annotated[bool, typer.Option("--json", help="Print one JSON object.")]
+
+
+def _log(help: str, *names: str) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel="The log and its engine")
+
+
+def _method(help: str, *names: str) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel="The method")
+
+
+def _budget(help: str) -> Any:
+    return typer.Option(help=help, rich_help_panel="The budget")
+
+
+@dataclass
+class LogOptions:
+    """How to read a log, and where to compute."""
+
+    format: Annotated[str, _log("auto, or a format by name (docs/formats.md).")] = "auto"
+    column: Annotated[list[str] | None, _log("user=NAME, query=NAME, … for tables of your own.")] = None
+    reader_option: Annotated[list[str] | None, _log("NAME=VALUE for one format (docs/formats.md).")] = None
+    strict: Annotated[bool, _log("Bad rows are an error.", "--strict")] = False
+    normalize: Annotated[
+        str, _log("Differences that do not matter: any of case,spaces,unicode,punctuation; or none.")
+    ] = "case,spaces,unicode"
+    engine: Annotated[str, _log("duckdb or spark.")] = "duckdb"
+    master: Annotated[str | None, _log("Spark's master, as in local[2] or spark://host:7077.")] = None
+    memory: Annotated[str | None, _log("How much the engine may use before it spills, as in 3GB.")] = None
+    staging: Annotated[str | None, _log("A folder that Spark's workers see, for logs that are not Parquet.")] = None
+
+    def read(self, paths: Sequence[str]) -> "SearchLog":
+        from searchveil.engine import open_engine
+        from searchveil.log.read import read_log
+
+        normalization = _normalization(self.normalize)  # before an engine starts: a wrong word should be told at once
+        return read_log(
+            list(paths),
+            format=self.format,
+            engine=open_engine(self.engine, master=self.master, memory=self.memory),
+            columns=_pairs(self.column, "--column"),
+            options=_pairs(self.reader_option, "--reader-option"),
+            strict=self.strict,
+            normalization=normalization,
+            staging=self.staging,
+        )
+
+
+@dataclass
+class MethodOptions:
+    """How to publish. An option that the method does not have is an error, not ignored."""
+
+    method: Annotated[str, _method("zealous, korolova, k-query, k-session or k-keyword.")] = "zealous"
+    item: Annotated[str | None, _method("keyword, query, pair, click or url.")] = None
+    epsilon: Annotated[float | None, _method("ε of the guarantee.")] = None
+    delta: Annotated[float | None, _method("δ of the guarantee.")] = None
+    per_user: Annotated[str | None, _method("Items kept per user; 'auto' takes the best under --assume.")] = None
+    notion: Annotated[str | None, _method("approximate, probabilistic or indistinguishable.")] = None
+    neighbours: Annotated[str | None, _method("add-remove or replace-one.")] = None
+    users: Annotated[int | None, _method("The public number of users.")] = None
+    first_threshold: Annotated[int | None, _method("ZEALOUS's τ.")] = None
+    threshold: Annotated[int | None, _method("Publish iff the noisy count is at least this.")] = None
+    queries_per_user: Annotated[int | None, _method("Korolova's d.")] = None
+    clicks_per_user: Annotated[int | None, _method("Korolova's c.")] = None
+    counting: Annotated[str | None, _method("Korolova: occurrences or users.")] = None
+    variant: Annotated[str | None, _method("Korolova: exact or published.")] = None
+    candidates: Annotated[str | None, _method("Korolova: a public table of query and url (csv, tsv, parquet).")] = None
+    k: Annotated[int | None, _method("k of the k-anonymity methods.", "--k")] = None
+    assume: Annotated[
+        str | None, _method("A public guess: users=N,items=N,exponent=X,held=N (items a user has).")
+    ] = None
+
+    @property
+    def assumption(self) -> "Assumption | None":
+        return _assumption(self.assume, self.users)
+
+    def build(self, assumption: "Assumption | None") -> "Mechanism":
+        from searchveil.privacy.calibrate import best_per_user, check_delta, check_epsilon
+        from searchveil.publish import method_named
+
+        mechanism = method_named(self.method)
+        not_parameters = ("method", "assume")
+        given = {name: value for name, value in asdict(self).items() if value is not None and name not in not_parameters}
+        known = {field.name: field for field in fields(mechanism)}
+        for name in given:
+            if name not in known:
+                raise InputError(f"{self.method} has no --{name.replace('_', '-')}; leave it out")
+        for name, field in known.items():
+            if field.default is MISSING and field.default_factory is MISSING and name not in given:
+                raise InputError(f"{self.method} needs --{name.replace('_', '-')}; try --epsilon 1 --delta 1e-6")
+        if self.per_user == "auto":
+            if assumption is None:
+                raise InputError("--per-user auto needs a public guess; add --assume users=N,items=N,exponent=1,held=30")
+            check_epsilon(given["epsilon"])
+            check_delta(given["delta"])
+            given["per_user"] = best_per_user(given["epsilon"], given["delta"], assumption)
+        elif self.per_user is not None:
+            try:
+                given["per_user"] = int(self.per_user)
+            except ValueError:
+                raise InputError(f"--per-user must be a number or auto, not '{self.per_user}'") from None
+        if self.candidates is not None:
+            given["candidates"] = _table(self.candidates)
+        return mechanism(**given)
+
+
+@dataclass
+class BudgetOptions:
+    """Which account pays."""
+
+    ledger: Annotated[str | None, _budget("The file that keeps this log's account.")] = None
+    budget_epsilon: Annotated[float | None, _budget("The ε that the log may spend in all.")] = None
+    budget_delta: Annotated[float | None, _budget("The δ that the log may spend in all.")] = None
+    budget_neighbours: Annotated[str | None, _budget("add-remove or replace-one, for a new ledger.")] = None
+    composition: Annotated[str | None, _budget("basic, or pld for a list of releases fixed in advance.")] = None
+
+    def open(self) -> "Ledger | None":
+        given: dict[str, Any] = {
+            "budget_epsilon": self.budget_epsilon,
+            "budget_delta": self.budget_delta,
+            "neighbours": self.budget_neighbours,
+            "composition": self.composition,
+        }
+        given = {name: value for name, value in given.items() if value is not None}
+        if self.ledger is None:
+            if given:
+                raise InputError("a budget needs a ledger to keep it; add --ledger FILE")
+            return None
+        from searchveil.privacy.ledger import Ledger
+
+        return Ledger.open(self.ledger, **given)
+
+
+GROUPS = (LogOptions, MethodOptions, BudgetOptions)
+
+
+def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
+    """Lets a command take a whole group of options as one parameter."""
+    hints = get_type_hints(command, include_extras=True)
+    groups = {name: hint for name, hint in hints.items() if hint in GROUPS}
+    parameters = [
+        parameter.replace(annotation=hints[name])
+        for name, parameter in inspect.signature(command).parameters.items()
+        if name not in groups
+    ]
+    for group in groups.values():
+        group_hints = get_type_hints(group, include_extras=True)
+        parameters += [
+            inspect.Parameter(
+                field.name, inspect.Parameter.KEYWORD_ONLY, default=field.default, annotation=group_hints[field.name]
+            )
+            for field in fields(group)
+        ]
+
+    @wraps(command)
+    def unfolded(**given: Any) -> None:
+        for name, group in groups.items():
+            given[name] = group(**{field.name: given.pop(field.name) for field in fields(group)})
+        command(**given)
+
+    keyword_only = [parameter.replace(kind=inspect.Parameter.KEYWORD_ONLY) for parameter in parameters]
+    unfolded.__signature__ = inspect.Signature(keyword_only)  # type: ignore[attr-defined]
+    unfolded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
+    return unfolded
+
+
+def _normalization(text: str) -> "Normalization":
+    from searchveil.log.normalize import Normalization
+
+    known = [field.name for field in fields(Normalization)]
+    chosen = [] if text == "none" else text.split(",")
+    for name in chosen:
+        if name not in known:
+            raise InputError(f"--normalize {text}: no '{name}'; write any of {','.join(known)}, or none")
+    return Normalization(**{name: name in chosen for name in known})
+
+
+def _assumption(text: str | None, users: int | None) -> "Assumption | None":
+    from searchveil.privacy.calibrate import Assumption
+
+    if text is None:
+        return None
+    given: dict[str, Any] = dict(_pairs(text.split(","), "--assume"))
+    if users is not None:
+        given.setdefault("users", users)
+    if "users" not in given:
+        raise InputError(f"--assume {text}: how many users? add users=N or --users N")
+    known = {field.name: float if field.name == "exponent" else int for field in fields(Assumption)}
+    for name in given:
+        if name not in known:
+            raise InputError(f"--assume {text}: no '{name}'; there are {', '.join(known)}")
+        try:
+            given[name] = known[name](given[name])
+        except ValueError:
+            raise InputError(f"--assume {text}: {name} must be a number, not '{given[name]}'") from None
+    return Assumption(**given)
+
+
+def _pairs(texts: list[str] | None, option: str) -> dict[str, str]:
+    pairs = {}
+    for text in texts or []:
+        name, equals, value = text.partition("=")
+        if not equals or not name or not value:
+            raise InputError(f"{option} {text}: write NAME=VALUE")
+        pairs[name] = value
+    return pairs
+
+
+def _table(path: str) -> Any:
+    import pyarrow as pa
+    import pyarrow.csv
+    import pyarrow.parquet
+
+    try:
+        if path.endswith(".parquet"):
+            return pa.parquet.read_table(path)
+        separator = "\t" if path.endswith(".tsv") else ","
+        return pa.csv.read_csv(path, parse_options=pa.csv.ParseOptions(delimiter=separator))
+    except (OSError, pa.ArrowInvalid) as problem:
+        raise InputError(f"{path}: {str(problem).splitlines()[0]}") from problem

@@ -1,0 +1,85 @@
+"""What people see: steps while work goes on, a result at the end. Progress goes to standard error, results to output."""
+
+import json
+import sys
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from collections.abc import Callable
+
+    from searchveil.log import SearchLog
+    from searchveil.publish.mechanism import Plan
+
+
+def print_json(record: Mapping[str, Any]) -> None:
+    print(json.dumps(record, ensure_ascii=False, default=str))
+
+
+def rows(pairs: Mapping[str, Any]) -> None:
+    """Aligned name and value, one a line; the same on a terminal and in a file."""
+    width = max(map(len, pairs), default=0)
+    for name, value in pairs.items():
+        print(f"  {name:<{width}}  {value}")
+
+
+@contextmanager
+def steps() -> "Iterator[Callable[[str], None]]":
+    """Names each step as it begins: a spinner on a terminal, plain lines when piped."""
+    if not sys.stderr.isatty():
+        yield lambda step: print(f"… {step}", file=sys.stderr, flush=True)
+        return
+    from rich.console import Console
+
+    with Console(stderr=True).status("reading the log") as status:
+        yield lambda step: status.update(step)
+
+
+@contextmanager
+def bar(what: str) -> "Iterator[Callable[[int, int], None]]":
+    """Progress of countable work: a bar on a terminal, a line for every tenth when piped."""
+    if not sys.stderr.isatty():
+        told = -1
+
+        def tell(done: int, total: int) -> None:
+            nonlocal told
+            tenth = 10 * done // max(total, 1)
+            if tenth > told:
+                told = tenth
+                print(f"… {what}: {10 * tenth} %", file=sys.stderr, flush=True)
+
+        yield tell
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True)) as progress:
+        task = progress.add_task(what, total=None)
+        yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def problems(log: "SearchLog") -> None:
+    """Rows that could not be read are told to the publisher, never published."""
+    for problem in log.problems:
+        print(f"searchveil: left out {problem}", file=sys.stderr)
+
+
+def plan(plan: "Plan") -> None:
+    parameters = dict(plan.parameters)
+    named = {_PARAMETER_NAMES.get(name, name.replace("_", " ")): value for name, value in parameters.items()}
+    if plan.method == "zealous":
+        named["in the paper's terms τ'"] = f"{parameters['second_threshold'] - 1} (publish iff noisy > τ')"
+    print(f"{plan.method}, item {plan.item}")
+    rows(named)
+    print(plan.guarantee)
+    for caveat in plan.guarantee.caveats if plan.guarantee.is_private else ():
+        print(f"Note: {caveat}.")
+
+
+_PARAMETER_NAMES = {
+    "per_user": "items kept per user (m)",
+    "noise_scale": "noise scale (λ)",
+    "first_threshold": "first threshold (τ)",
+    "second_threshold": "second threshold (T): publish iff noisy ≥",
+}

@@ -1,0 +1,164 @@
+"""Korolova et al. 2009: select queries by a noisy threshold, release noisy counts of them and of public result urls."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil, exp, log
+from typing import Any, ClassVar, Literal
+
+import ibis.expr.types as ir
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from searchveil.engine.histogram import count_users, first_of_each_user, keep_some
+from searchveil.errors import InputError
+from searchveil.items import QUERY
+from searchveil.items.item import normalize_query
+from searchveil.log import SearchLog
+from searchveil.privacy import calibrate
+from searchveil.privacy.guarantee import Guarantee, Neighbours
+from searchveil.privacy.noise import DiscreteLaplace, Source
+from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Plan, Progress
+from searchveil.publish.threshold import survivors
+
+
+@dataclass(frozen=True)
+class Korolova(Mechanism):
+    """First `queries_per_user` queries of each user; with `candidates`, also `clicks_per_user` clicks on public urls.
+
+    `variant` "exact" (ours) publishes the noisy count that selected a query and has the exact δ; "published" is the
+    paper's: fresh noise for the published count, and its looser formulas. `counting` "occurrences" lets a user's
+    repeated query count each time, "users" once.
+    """
+
+    method: ClassVar[str] = "korolova"
+
+    epsilon: float
+    delta: float
+    queries_per_user: int = 5
+    clicks_per_user: int = 5
+    counting: Literal["occurrences", "users"] = "occurrences"
+    variant: Literal["exact", "published"] = "exact"
+    neighbours: Neighbours = "add-remove"
+    candidates: pa.Table | None = None
+
+    def __post_init__(self) -> None:
+        calibrate.check_epsilon(self.epsilon)
+        calibrate.check_delta(self.delta)
+        calibrate.check_per_user(self.queries_per_user, "queries-per-user")
+        calibrate.check_per_user(self.clicks_per_user, "clicks-per-user")
+        for name, value, known in (
+            ("counting", self.counting, ("occurrences", "users")),
+            ("variant", self.variant, ("exact", "published")),
+            ("neighbours", self.neighbours, ("add-remove", "replace-one")),
+        ):
+            if value not in known:
+                raise InputError(f"no {name} '{value}'; there are {' and '.join(known)}")
+        if self.variant == "published" and self.counting != "occurrences":
+            raise InputError("the published variant counts occurrences; leave out --counting")
+        if self.candidates is not None and not {"query", "url"} <= set(self.candidates.column_names):
+            raise InputError(
+                f"the candidates need the columns query and url; they have {', '.join(self.candidates.column_names)}"
+            )
+
+    def plan(self, log: SearchLog | int | None = None) -> Plan:
+        # Replacing a user moves twice as much as removing one, and the noise grows with it.
+        epsilon = self.epsilon if self.neighbours == "add-remove" else self.epsilon / 2
+        parameters = self._published(epsilon) if self.variant == "published" else self._exact(epsilon)
+        public = [AT_LEAST_TWO_USERS]
+        if self.candidates is not None:
+            public.append("the candidate urls of every query")
+        guarantee = Guarantee(
+            notion="approximate",
+            epsilon=self.epsilon,
+            delta=self.delta,
+            neighbours=self.neighbours,
+            proof=f"docs/guarantees.md#korolova-{self.variant}",
+            assumed_public=tuple(public),
+        )
+        return Plan(self.method, "query", parameters, guarantee)
+
+    def _exact(self, epsilon: float) -> dict[str, Any]:
+        """One noise for selecting and counting; with clicks, half of ε for each."""
+        shares = 1 if self.candidates is None else 2
+        scale = calibrate.scale_for(epsilon / shares, self.queries_per_user)
+        smallest = calibrate.occurrences_threshold if self.counting == "occurrences" else calibrate.approximate_threshold
+        return {
+            "queries_per_user": self.queries_per_user,
+            "noise_scale": scale,
+            "second_threshold": smallest(scale, self.delta, self.queries_per_user),
+            **self._click_parameters(epsilon / shares),
+        }
+
+    def _published(self, epsilon: float) -> dict[str, Any]:
+        """ε = d ln α + d/b_q + c/b_c in equal parts, K from δ = (d/2)e^((d−K)/b), not below the turning point of α."""
+        shares = 2 if self.candidates is None else 3
+        d = self.queries_per_user
+        scale = calibrate.scale_for(epsilon / shares, d)
+        by_delta = d - scale * log(2 * self.delta / d)
+        turning_point = 1 - scale * log(2 * (1 - exp(-1 / scale)))
+        # With discrete noise the continuous formulas are safe for an integer K and "noisy > K".
+        k = max(ceil(by_delta), ceil(turning_point), d)
+        return {
+            "queries_per_user": d,
+            "noise_scale": scale,
+            "count_scale": scale,
+            "second_threshold": k + 1,
+            **self._click_parameters(epsilon / shares),
+        }
+
+    def _click_parameters(self, epsilon: float) -> dict[str, Any]:
+        if self.candidates is None:
+            return {}
+        scale = calibrate.scale_for(epsilon, self.clicks_per_user)
+        return {"clicks_per_user": self.clicks_per_user, "click_scale": scale}
+
+    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Mapping[str, pa.Table]:
+        parameters = plan.parameters
+        progress(f"keeping {self.queries_per_user} queries of each user")
+        counts = log.engine.stage(count_users(self._kept_queries(log, source), QUERY.columns))
+        progress("adding noise to the queries")
+        queries = survivors(
+            counts,
+            QUERY.columns,
+            threshold=parameters["second_threshold"],
+            noise=DiscreteLaplace(parameters["noise_scale"]),
+            engine=log.engine,
+            source=source,
+            fresh=DiscreteLaplace(parameters["count_scale"]) if "count_scale" in parameters else None,
+        )
+        if self.candidates is None:
+            return {"data": queries}
+        progress("adding noise to the clicks on candidate urls")
+        return {"data": queries, "clicks": self._clicks(log, queries, parameters["click_scale"], source)}
+
+    def _kept_queries(self, log: SearchLog, source: Source) -> ir.Table:
+        if self.counting == "users":
+            chosen = keep_some(QUERY.rows(log), QUERY.columns, self.queries_per_user, source.seed(), log.engine)
+            return QUERY.finish(chosen, log.normalization).distinct()
+        log.require("time", why="counting a user's first queries (or add --counting users)")
+        # Several clicks of one submission are several rows of one time: one submission.
+        submissions = normalize_query(log.table.select("user", "query", "time"), log.normalization).distinct()
+        return first_of_each_user(submissions, ["time", "query"], self.queries_per_user)
+
+    def _clicks(self, log: SearchLog, queries: pa.Table, scale: float, source: Source) -> pa.Table:
+        """A noisy count for every candidate url of every published query; candidates no user clicked get noise too."""
+        assert self.candidates is not None
+        log.require("time", why="counting a user's first clicks")
+        selected = pc.is_in(self.candidates["query"], value_set=queries["query"].combine_chunks())
+        candidates = self.candidates.select(["query", "url"]).filter(selected).group_by(["query", "url"]).aggregate([])
+        candidates = candidates.sort_by([("query", "ascending"), ("url", "ascending")])
+        eligible = log.engine.load(candidates)
+        log.require("url", why="counting clicks")
+        clicked = log.table.filter(log.table["url"].notnull()).select("user", "query", "url", "time")
+        clicks = normalize_query(clicked, log.normalization).distinct()
+        clicks = clicks.semi_join(eligible, ["query", "url"])
+        first = first_of_each_user(clicks, ["time", "query", "url"], self.clicks_per_user)
+        true = log.engine.fetch(count_users(first, ["query", "url"]))
+        joined = candidates.join(true, ["query", "url"], join_type="left outer")
+        joined = joined.sort_by([("query", "ascending"), ("url", "ascending")])
+        counts = pc.fill_null(joined["count"], 0).to_numpy().astype(np.int64)
+        noisy = counts + DiscreteLaplace(scale).sample(len(counts), source)
+        published = joined.select(["query", "url"]).append_column("count", pa.array(noisy, pa.int64()))
+        # Dropping what noise made zero or negative looks only at published numbers.
+        return published.filter(pc.greater(published["count"], 0))
