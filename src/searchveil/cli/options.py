@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from searchveil.privacy.ledger import Ledger
     from searchveil.publish.mechanism import Mechanism
 
-LogPaths = Annotated[list[str], typer.Argument(metavar="LOG...", help="Files of one log; globs work.", show_default=False)]
+LogPaths = Annotated[
+    list[str], typer.Argument(metavar="LOG...", help="Files of one log; globs work.", show_default=False)
+]
 OptionalLogPaths = Annotated[
     list[str] | None, typer.Argument(metavar="[LOG]...", help="Files of one log; globs work.", show_default=False)
 ]
@@ -89,9 +91,9 @@ class MethodOptions:
     variant: Annotated[str | None, _method("Korolova: exact or published.")] = None
     candidates: Annotated[str | None, _method("Korolova: a public table of query and url (csv, tsv, parquet).")] = None
     k: Annotated[int | None, _method("k of the k-anonymity methods.", "--k")] = None
-    assume: Annotated[
-        str | None, _method("A public guess: users=N,items=N,exponent=X,held=N (items a user has).")
-    ] = None
+    assume: Annotated[str | None, _method("A public guess: users=N,items=N,exponent=X,held=N (items a user has).")] = (
+        None
+    )
 
     @property
     def assumption(self) -> "Assumption | None":
@@ -103,7 +105,9 @@ class MethodOptions:
 
         mechanism = method_named(self.method)
         not_parameters = ("method", "assume")
-        given = {name: value for name, value in asdict(self).items() if value is not None and name not in not_parameters}
+        given = {
+            name: value for name, value in asdict(self).items() if value is not None and name not in not_parameters
+        }
         known = {field.name: field for field in fields(mechanism)}
         for name in given:
             if name not in known:
@@ -113,7 +117,9 @@ class MethodOptions:
                 raise InputError(f"{self.method} needs --{name.replace('_', '-')}; try --epsilon 1 --delta 1e-6")
         if self.per_user == "auto":
             if assumption is None:
-                raise InputError("--per-user auto needs a public guess; add --assume users=N,items=N,exponent=1,held=30")
+                raise InputError(
+                    "--per-user auto needs a public guess; add --assume users=N,items=N,exponent=1,held=30"
+                )
             check_epsilon(given["epsilon"])
             check_delta(given["delta"])
             given["per_user"] = best_per_user(given["epsilon"], given["delta"], assumption)

@@ -1,4 +1,4 @@
-"""What people see: steps while work goes on, a result at the end. Progress goes to standard error, results to output."""
+"""What people see: steps while work goes on (on standard error), a result at the end (on standard output)."""
 
 import json
 import sys

@@ -40,7 +40,8 @@ class Engine(ABC):
 
     def fetch(self, table: ir.Table) -> pa.Table:
         """Bring a small result out of the engine."""
-        return self.connection.to_pyarrow(table)
+        result: pa.Table = self.connection.to_pyarrow(table)
+        return result
 
     def value(self, expression: ir.Scalar) -> Any:
         return self.connection.to_pyarrow(expression).as_py()

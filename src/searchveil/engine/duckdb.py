@@ -20,8 +20,8 @@ def _hash_3(a, b, c) -> dt.uint64: ...  # type: ignore[no-untyped-def]
 def _hash_4(a, b, c, d) -> dt.uint64: ...  # type: ignore[no-untyped-def]
 
 
-@ibis.udf.agg.builtin(name="min", signature=((dt.uint64, dt.int64), dt.Array(dt.uint64)))  # type: ignore[untyped-decorator]
-def _smallest(value, n): ...  # type: ignore[no-untyped-def]
+@ibis.udf.agg.builtin(name="min")  # type: ignore[untyped-decorator]
+def _smallest(value, n) -> dt.Array(dt.uint64): ...  # type: ignore[no-untyped-def,valid-type]
 
 
 class DuckDBEngine(Engine):
@@ -57,14 +57,16 @@ class DuckDBEngine(Engine):
         return {2: _hash_3, 3: _hash_4}[len(values)](seed, *values)
 
     def prefilter(self, rows: ir.Table, hashed: str, per_user: int) -> ir.Table:
-        """One pass finds, for most users, the hash of their last item to keep; the rows above it need not be deduplicated.
+        """One pass finds, for most users, the hash of their last item to keep; rows above it need not be told apart.
 
         The n smallest hashes of a user's rows may hold repeats. If they hold `per_user` different ones, the last of
         these is exactly the cut; if not, that user's rows all stay.
         """
         look_at = 2 * per_user
         seen = rows.group_by("user").agg(smallest=_smallest(rows[hashed], look_at).unique().sort())
-        cuts = self.stage(seen.filter(seen.smallest.length() >= per_user).select("user", cut=seen.smallest[per_user - 1]))
+        cuts = self.stage(
+            seen.filter(seen.smallest.length() >= per_user).select("user", cut=seen.smallest[per_user - 1])
+        )
         joined = rows.left_join(cuts, "user")
         return joined.filter(joined.cut.isnull() | (joined[hashed] <= joined.cut)).select(*rows.columns)
 

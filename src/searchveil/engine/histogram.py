@@ -11,8 +11,8 @@ from searchveil.engine.base import Engine
 def keep_some(rows: ir.Table, columns: Sequence[str], per_user: int, seed: int, engine: Engine) -> ir.Table:
     """At most `per_user` different items of each user, chosen by a seeded hash of the user and the item.
 
-    Which items a user keeps depends on that user's rows and the seed alone. Equal hashes are ordered by the item itself,
-    so the choice is a function, whatever order the engine works in.
+    Which items a user keeps depends on that user's rows and the seed alone. Equal hashes are ordered by the item
+    itself, so the choice is a function, whatever order the engine works in.
     """
     hashed = rows.mutate(choice=engine.fast_hash([*(rows[column] for column in columns), rows["user"]], seed))
     candidates = engine.prefilter(hashed, "choice", per_user).distinct()

@@ -1,11 +1,13 @@
 """Spark through ibis, local or on a cluster."""
 
+import sys
 from collections.abc import Sequence
 from typing import Any
 
 import ibis
 import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
+import pyarrow as pa
 
 from searchveil.engine.base import Engine
 from searchveil.errors import InputError
@@ -32,7 +34,10 @@ class SparkEngine(Engine):
             settings = settings.config("spark.ui.enabled", "false").config("spark.sql.session.timeZone", "UTC")
             if memory is not None:
                 settings = settings.config("spark.driver.memory", memory)
+            settings = settings.config("spark.ui.showConsoleProgress", "false")
+            settings = settings.config("spark.log.level", "ERROR")
             if (master or "local").startswith("local"):
+                settings = settings.config("spark.pyspark.python", sys.executable)
                 settings = settings.config("spark.driver.bindAddress", "127.0.0.1")
                 settings = settings.config("spark.driver.host", "127.0.0.1")
                 settings = settings.config("spark.sql.shuffle.partitions", "8")
@@ -40,7 +45,8 @@ class SparkEngine(Engine):
                 session = settings.getOrCreate()
             except Exception as problem:
                 raise InputError(
-                    f"Spark did not start ({type(problem).__name__}); it needs Java 17: apt-get install openjdk-17-jre-headless"
+                    f"Spark did not start ({type(problem).__name__}); it needs Java 17: "
+                    "apt-get install openjdk-17-jre-headless"
                 ) from problem
         self.session = session
         self.connection = ibis.pyspark.connect(session)
@@ -50,12 +56,19 @@ class SparkEngine(Engine):
         return self._view(self.session.read.parquet(*paths))
 
     def stage(self, table: ir.Table) -> ir.Table:
-        self.connection._run_pre_execute_hooks(table)  # registers functions and in-memory tables the plan refers to
-        frame = self.session.sql(self.connection.compile(table)).persist()
+        frame = self._frame(table).persist()
         self._kept.append(frame)
         return self._view(frame)
 
-    def load(self, table: Any) -> ir.Table:
+    def fetch(self, table: ir.Table) -> pa.Table:
+        result: pa.Table = self._frame(table).toArrow()
+        return result
+
+    def _frame(self, table: ir.Table) -> Any:
+        self.connection._run_pre_execute_hooks(table)  # registers functions and in-memory tables the plan refers to
+        return self.session.sql(self.connection.compile(table))
+
+    def load(self, table: pa.Table) -> ir.Table:
         return self._view(self.session.createDataFrame(table))
 
     def _view(self, frame: Any) -> ir.Table:

@@ -5,14 +5,15 @@ import ibis.expr.types as ir
 
 from searchveil.items.item import Item
 from searchveil.log import SearchLog
-from searchveil.log.sessions import with_sessions
+from searchveil.log.sessions import number_sessions, submissions
 
 
 def rows(log: SearchLog) -> ir.Table:
     log.require("time", why="the item 'pair'")
-    submissions = with_sessions(log)
+    sent = submissions(log)
+    sessions = number_sessions(sent.filter(sent["query"] != ""))
     in_order = ibis.window(group_by=["user", "session"], order_by=["time", "query"])
-    followed = submissions.mutate(next=submissions["query"].lead().over(in_order))
+    followed = sessions.mutate(next=sessions["query"].lead().over(in_order))
     pairs = followed.filter(followed["next"].notnull() & (followed["next"] != followed["query"]))
     return pairs.select("user", "query", "next")
 

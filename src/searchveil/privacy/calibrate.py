@@ -1,7 +1,7 @@
 """Formulas that tie parameters to promises, both ways. docs/guarantees.md proves them; they look at no data.
 
-Words: `per_user` = m items a user may keep, `scale` = λ of discrete Laplace noise, p = e^(-1/λ); "publish iff noisy ≥ T".
-Whatever decides a promise is evaluated in interval arithmetic and rounded to the safe side.
+Words: `per_user` = m items a user may keep, `scale` = λ of discrete Laplace noise, p = e^(-1/λ); "publish iff noisy
+≥ T". Whatever decides a promise is evaluated in interval arithmetic and rounded to the safe side.
 """
 
 from collections.abc import Callable, Iterable
@@ -94,7 +94,7 @@ def smallest_integer(start: int, holds: Callable[[int], bool]) -> int:
     return start
 
 
-# --- (ε,δ)-differential privacy of thresholded counts: `approximate`, ours -------------------------------------------
+# --- (ε,δ)-differential privacy of thresholded counts: `approximate`, ours ---
 
 
 def approximate_delta(scale: float, per_user: int, threshold: int, first_threshold: int = 1) -> float:
@@ -110,11 +110,14 @@ def approximate_threshold(scale: float, delta: float, per_user: int, first_thres
     p = exp(-1 / scale)
     allowed = -expm1(log1p(-delta) / per_user)
     start = first_threshold + max(0, ceil(-scale * log(allowed * (1 + p))))
-    holds = lambda t: approximate_delta(scale, per_user, t, first_threshold) <= delta  # noqa: E731
-    return smallest_integer(start, lambda t: t >= first_threshold and holds(t))
+
+    def holds(threshold: int) -> bool:
+        return threshold >= first_threshold and approximate_delta(scale, per_user, threshold, first_threshold) <= delta
+
+    return smallest_integer(start, holds)
 
 
-# --- ZEALOUS as published ---------------------------------------------------------------------------------------------
+# --- ZEALOUS as published ---
 
 
 def probabilistic_delta(scale: float, per_user: int, users: int, threshold: float, first_threshold: int = 1) -> float:
@@ -170,7 +173,7 @@ def indistinguishable_threshold_continuous(scale: float, delta: float, per_user:
 
 
 def indistinguishable_threshold(scale: float, delta: float, per_user: int) -> int:
-    """T = ⌊τ'⌋ + 1 of Theorem 2, raised where rounding τ' down would let the exact δ of discrete noise pass the bound."""
+    """T = ⌊τ'⌋ + 1 of Theorem 2, raised where rounding τ' down would let the exact δ pass the bound."""
     threshold = max(1, floor(indistinguishable_threshold_continuous(scale, delta, per_user)) + 1)
     while approximate_delta(scale, per_user, threshold) > delta:
         threshold += 1
@@ -187,7 +190,7 @@ def impossibility_domain(
     return users * per_user * (2 * exp(epsilon * upper) / (accuracy * upper) + 1 / (lower + 1))
 
 
-# --- Korolova et al. ----------------------------------------------------------------------------------------------------
+# --- Korolova et al. ---
 
 
 def korolova_alpha(selection_scale: float, threshold: float) -> float:
@@ -230,7 +233,7 @@ def occurrences_threshold(scale: float, delta: float, per_user: int) -> int:
     return smallest_integer(start, lambda t: t >= 1 and occurrences_delta(scale, per_user, t) <= delta)
 
 
-# --- What to expect, from public knowledge ----------------------------------------------------------------------------
+# --- What to expect, from public knowledge ---
 
 
 @dataclass(frozen=True)
@@ -250,7 +253,9 @@ class Assumption:
             if value < 1:
                 raise InputError(f"the assumption's {name} must be at least 1, not {value}")
         if not 0 < self.exponent <= 10:
-            raise InputError(f"the assumption's exponent must lie between 0 and 10, not {self.exponent:g}; try exponent=1")
+            raise InputError(
+                f"the assumption's exponent must lie between 0 and 10, not {self.exponent:g}; try exponent=1"
+            )
 
     def expected_counts(self, per_user: int) -> "np.ndarray[Any, np.dtype[np.float64]]":
         """Users expected to keep each item when at most `per_user` of a user's items are kept."""
@@ -266,7 +271,9 @@ class Assumption:
         counts = counts[counts >= first_threshold]
         gap = threshold - counts
         p = exp(-1 / scale)
-        passing = np.where(gap >= 0, np.exp(-np.abs(gap) / scale) / (1 + p), 1 - np.exp(-(1 + np.abs(gap)) / scale) / (1 + p))
+        passing = np.where(
+            gap >= 0, np.exp(-np.abs(gap) / scale) / (1 + p), 1 - np.exp(-(1 + np.abs(gap)) / scale) / (1 + p)
+        )
         return float(passing.sum())
 
 
@@ -277,7 +284,7 @@ def best_per_user(
     neighbours: Neighbours = "add-remove",
     candidates: Iterable[int] = (1, 2, 3, 4, 5, 7, 10, 14, 20, 30, 45, 70, 100, 150, 200, 300),
 ) -> int:
-    """How many items per user publish the most, under a public assumption: more items mean more counts but more noise."""
+    """How many items per user publish the most, under a public assumption: more items, more counts, more noise."""
 
     def published(per_user: int) -> float:
         scale = scale_for(epsilon, changed_counts(per_user, neighbours))

@@ -20,7 +20,7 @@ from searchveil.privacy.guarantee import Guarantee
 GRID = 100_000  # losses are rounded up to a hundred-thousandth of Σε, so the bound costs the same at every scale
 LARGEST_SUM = 500.0  # e^Σε must stay a finite number; nothing worth refining lies beyond
 DELTA_SLACK = 1e-11  # above the rounding error of the Fourier transforms, so that the bound is never too small
-EPSILON_SLACK = 1e-9
+EPSILON_SLACK = 1e-9  # likewise; a sum below it has nothing left to refine
 
 
 class Cost(NamedTuple):
@@ -58,7 +58,7 @@ def optimal(guarantees: Iterable[Guarantee], delta: float) -> float:
     guarantees = _comparable(guarantees)
     total = basic(guarantees)
     added = at_least(total.epsilon) if total.delta <= decimal(delta) else inf
-    if len(guarantees) < 2 or not 0 < total.epsilon <= LARGEST_SUM or delta <= DELTA_SLACK:
+    if len(guarantees) < 2 or not EPSILON_SLACK < total.epsilon <= LARGEST_SUM or delta <= DELTA_SLACK:
         return added
     return min(added, _by_privacy_loss(guarantees, float(total.epsilon), delta))
 

@@ -81,6 +81,11 @@ class Entry:
     out: str | None
     ledger: "Ledger" = field(repr=False, compare=False)
 
+    @property
+    def cost(self) -> Guarantee:
+        unit, neighbours = self.guarantee["unit"], self.ledger.neighbours
+        return Guarantee("approximate", self.epsilon, self.delta, "ledger", unit=unit, neighbours=neighbours)
+
     def written(self, path: str | Path) -> None:
         """Note where the release went. The cost was counted before, and is the same without this note."""
         where = str(Path(path).absolute())
@@ -93,19 +98,23 @@ class Entry:
 
 @dataclass(frozen=True)
 class Spent:
-    """The state of an account. `best_epsilon` is the smallest ε known to hold at the budget's δ for a list of releases
-    that was fixed in advance; `basic_epsilon` and `basic_delta` hold however the releases were chosen."""
+    """The state of an account. The sums `basic_epsilon` and `basic_delta` hold however the releases were chosen."""
 
     entries: tuple[Entry, ...]
     basic_epsilon: float
     basic_delta: float
-    best_epsilon: float
     budget_epsilon: float
     budget_delta: float
     neighbours: Neighbours
     composition: Composition
 
+    @property
+    def best_epsilon(self) -> float:
+        """The smallest ε known to hold at the budget's δ, if the list of releases was fixed in advance."""
+        return optimal([entry.cost for entry in self.entries], self.budget_delta)
+
     def to_json(self) -> dict[str, Any]:
+        best = self.best_epsilon
         return {
             "budget": {
                 "epsilon": self.budget_epsilon,
@@ -121,7 +130,7 @@ class Spent:
                     "rule": COMPOSITION_IN_WORDS["basic"],
                 },
                 "best": {
-                    "epsilon": self.best_epsilon if isfinite(self.best_epsilon) else None,
+                    "epsilon": best if isfinite(best) else None,
                     "delta": self.budget_delta,
                     "rule": COMPOSITION_IN_WORDS["pld"],
                 },
@@ -188,7 +197,7 @@ class Ledger:
         with self._transaction("nothing was released, because that could not be recorded") as file:
             entries = self._entries(file)
             self._check_unit(plan.guarantee, entries)
-            counted = [self._counted(entry) for entry in entries]
+            counted = [entry.cost for entry in entries]
             if not self._fits([*counted, cost]):
                 raise self._refusal(cost, counted)
             marks = ", ".join(f":{name}" for name in row)
@@ -198,13 +207,11 @@ class Ledger:
     def spent(self) -> Spent:
         with _opened(self.path, f"ledger {self.path} cannot be read") as file:
             entries = self._entries(file)
-        counted = [self._counted(entry) for entry in entries]
-        total = basic(counted)
+        total = basic(entry.cost for entry in entries)
         return Spent(
             entries=tuple(entries),
             basic_epsilon=at_least(total.epsilon),
             basic_delta=at_least(total.delta),
-            best_epsilon=optimal(counted, self.budget_delta),
             budget_epsilon=self.budget_epsilon,
             budget_delta=self.budget_delta,
             neighbours=self.neighbours,
@@ -217,7 +224,7 @@ class Ledger:
             raise BudgetRefused("budget refused: a release without differential privacy has no finite cost")
         if guarantee.neighbours == "replace-one" and self.neighbours == "add-remove":
             raise InputError(
-                f"ledger {self.path} counts add-remove, and the replace-one promise of the release does not imply it: add "
+                f"ledger {self.path} counts add-remove, which a replace-one promise does not imply: add "
                 "--neighbours add-remove to the release, or open another ledger with --budget-neighbours replace-one"
             )
         # The notion changes first: group privacy, which converts the neighbours, is about differential privacy itself.
@@ -225,10 +232,6 @@ class Ledger:
         if counted.neighbours == guarantee.neighbours:
             return counted
         return replace(counted, delta=min(1.0, counted.delta * (1 + 1e-15)))  # outwards: `under` rounds to nearest
-
-    def _counted(self, entry: Entry) -> Guarantee:
-        unit = entry.guarantee["unit"]
-        return Guarantee("approximate", entry.epsilon, entry.delta, "ledger", unit=unit, neighbours=self.neighbours)
 
     def _check_unit(self, guarantee: Guarantee, entries: list[Entry]) -> None:
         if entries and entries[0].guarantee["unit"] != guarantee.unit:

@@ -80,8 +80,8 @@ class Distribution(ABC):
     def bounds(self, bits: int) -> tuple[int, list[int], list[int]]:
         """(first, lower, upper) with lower[i] ≤ P(X ≤ first + i)·2^bits ≤ upper[i].
 
-        Covers all values that 2^-bits can see: where smaller values than `first` exist, lower[0] is 0, so that no word is
-        taken for `first` that may stand for one of them; words from upper[-1] on are left to a closer look.
+        Covers all values that 2^-bits can see: where smaller values than `first` exist, lower[0] is 0, so that no
+        word is taken for `first` that may stand for one of them; words from upper[-1] on are left to a closer look.
         """
 
     def sample(self, n: int, source: Source) -> Integers:
@@ -105,7 +105,7 @@ class _Table:
         first, lower, upper = distribution.bounds(word_bits)
         top = (1 << word_bits) - 1
         self._first = first
-        # A word w stands for all U in [w, w+1)/2^bits: U < F(k) for certain if w < lower, U ≥ F(k) for certain if w ≥ upper.
+        # A word w stands for all U in [w, w+1)/2^bits: surely U < F(k) if w < lower, surely U ≥ F(k) if w ≥ upper.
         self._lower = np.array([min(bound, top) for bound in lower], dtype=np.uint64)
         self._upper = np.array([min(bound, top) for bound in upper], dtype=np.uint64)
         # The last word reaches 1 and so belongs to the unbounded tail: `min(…, top)` would call it decided.
@@ -164,7 +164,8 @@ class DiscreteLaplace(Distribution):
             p = _exp(-1 / mpmath.iv.mpf(self.scale))
             p_low, p_high = _scaled(p, working)
             low, high = _scaled(p / (1 + p), working)
-        low_tails, high_tails = [], []  # P(X ≥ t) for t = 1, 2, …, by multiplication with outward rounding
+        low_tails: list[int] = []  # P(X ≥ t) for t = 1, 2, …, by multiplication with outward rounding
+        high_tails: list[int] = []
         while not low_tails or low_tails[-1]:
             low_tails.append(low >> _GUARD_BITS)
             high_tails.append((high >> _GUARD_BITS) + 1)

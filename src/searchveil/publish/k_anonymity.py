@@ -9,7 +9,7 @@ import ibis.expr.types as ir
 from searchveil.errors import InputError
 from searchveil.items.item import normalize_query
 from searchveil.log import SearchLog
-from searchveil.log.sessions import with_sessions
+from searchveil.log.sessions import number_sessions, submissions
 from searchveil.privacy.guarantee import Guarantee
 from searchveil.publish.mechanism import Mechanism, Plan
 
@@ -47,14 +47,11 @@ def searches_in_sessions(log: SearchLog, key: str) -> ir.Table:
     ordering by it is a random permutation. A log without times has no sessions: every row is then a session of its own.
     """
     if "time" in log.table.columns:
-        sessions = with_sessions(log)
-        rows = sessions.select("user", "session", "query", moment=sessions["time"])
+        searches = number_sessions(submissions(log)).rename(moment="time")
     else:
-        in_user = ibis.window(group_by="user", order_by="query")
-        rows = log.table.select("user", "query").mutate(session=ibis.row_number().over(in_user))
-        rows = rows.mutate(moment=rows["session"])
-    # Two clicks on the results of one search are two rows of the log and one search.
-    searches = normalize_query(rows, log.normalization).distinct()
+        rows = normalize_query(log.table.select("user", "query"), log.normalization)
+        place = ibis.row_number().over(ibis.window(group_by="user", order_by="query"))
+        searches = rows.mutate(session=place, moment=place)
     number, user = searches["session"].cast("string"), searches["user"].cast("string")
-    digest = (ibis.literal(key) + number + ibis.literal(" ") + user).hexdigest("sha256")
-    return searches.mutate(session=digest[:ID_LENGTH])
+    fresh_id = (ibis.literal(key) + number + ibis.literal(" ") + user).hexdigest("sha256")[:ID_LENGTH]
+    return searches.filter(searches["query"] != "").mutate(session=fresh_id)

@@ -16,7 +16,7 @@ from searchveil.publish.mechanism import Plan, Progress
 
 @dataclass(frozen=True)
 class KSession(KAnonymity):
-    """Publish every session's keyword set after clustering like sessions, at least k to a cluster, and levelling each."""
+    """Cluster like sessions, at least k to a cluster, and publish for all of a cluster the one set that is closest."""
 
     method: ClassVar[str] = "k-session"
     item: ClassVar[str] = "session"
@@ -39,8 +39,8 @@ class KSession(KAnonymity):
     def _clusters(self, sets: ir.Table) -> ir.Table:
         """(session, cluster): sessions whose set k share are a cluster already; the others are cut into runs of k.
 
-        In the order of their sets neighbours are alike, so a run is a cluster. What remains after the last full run joins
-        it; fewer than k sessions in all make no run and are left out.
+        In the order of their sets neighbours are alike, so a run is a cluster. What remains after the last full run
+        joins it; fewer than k sessions in all make no run and are left out.
         """
         alike = sets.mutate(sharing=sets.count().over(ibis.window(group_by="keywords")))
         crowd = alike.filter(alike["sharing"] >= self.k).select("session", cluster="keywords")
@@ -70,7 +70,7 @@ def keyword_sets(held: ir.Table) -> ir.Table:
 
 
 def levelled(held: ir.Table, clusters: ir.Table) -> ir.Table:
-    """(cluster, keywords): of all sets, the one that takes the fewest edits, which is what at least half of them hold."""
+    """(cluster, keywords): the set that takes the fewest edits in all, which is what at least half of them hold."""
     sizes = clusters.group_by("cluster").agg(size=clusters.count())
     holders = held.join(clusters, "session").group_by("cluster", "keyword").agg(holding=ibis._.count())
     voted = holders.join(sizes, "cluster")

@@ -8,7 +8,6 @@ from typing import Any, ClassVar, Literal
 import ibis.expr.types as ir
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from searchveil.engine.histogram import count_users, first_of_each_user, keep_some
 from searchveil.errors import InputError
@@ -82,7 +81,9 @@ class Korolova(Mechanism):
         """One noise for selecting and counting; with clicks, half of ε for each."""
         shares = 1 if self.candidates is None else 2
         scale = calibrate.scale_for(epsilon / shares, self.queries_per_user)
-        smallest = calibrate.occurrences_threshold if self.counting == "occurrences" else calibrate.approximate_threshold
+        smallest = (
+            calibrate.occurrences_threshold if self.counting == "occurrences" else calibrate.approximate_threshold
+        )
         return {
             "queries_per_user": self.queries_per_user,
             "noise_scale": scale,
@@ -144,12 +145,10 @@ class Korolova(Mechanism):
     def _clicks(self, log: SearchLog, queries: pa.Table, scale: float, source: Source) -> pa.Table:
         """A noisy count for every candidate url of every published query; candidates no user clicked get noise too."""
         assert self.candidates is not None
-        log.require("time", why="counting a user's first clicks")
-        selected = pc.is_in(self.candidates["query"], value_set=queries["query"].combine_chunks())
-        candidates = self.candidates.select(["query", "url"]).filter(selected).group_by(["query", "url"]).aggregate([])
-        candidates = candidates.sort_by([("query", "ascending"), ("url", "ascending")])
-        eligible = log.engine.load(candidates)
-        log.require("url", why="counting clicks")
+        log.require("time", "url", why="counting a user's first clicks")
+        public = normalize_query(log.engine.load(self.candidates.select(["query", "url"])), log.normalization)
+        eligible = log.engine.stage(public.distinct().semi_join(log.engine.load(queries), "query"))
+        candidates = log.engine.fetch(eligible)
         clicked = log.table.filter(log.table["url"].notnull()).select("user", "query", "url", "time")
         clicks = normalize_query(clicked, log.normalization).distinct()
         clicks = clicks.semi_join(eligible, ["query", "url"])
@@ -157,8 +156,8 @@ class Korolova(Mechanism):
         true = log.engine.fetch(count_users(first, ["query", "url"]))
         joined = candidates.join(true, ["query", "url"], join_type="left outer")
         joined = joined.sort_by([("query", "ascending"), ("url", "ascending")])
-        counts = pc.fill_null(joined["count"], 0).to_numpy().astype(np.int64)
+        counts = np.nan_to_num(joined["count"].to_numpy()).astype(np.int64)  # a candidate nobody clicked has no count
         noisy = counts + DiscreteLaplace(scale).sample(len(counts), source)
         published = joined.select(["query", "url"]).append_column("count", pa.array(noisy, pa.int64()))
         # Dropping what noise made zero or negative looks only at published numbers.
-        return published.filter(pc.greater(published["count"], 0))
+        return published.filter(pa.array(noisy > 0))

@@ -1,9 +1,9 @@
 """Publish an item iff its noisy count reaches a threshold, without carrying every rare item out of the engine.
 
-Items far below the threshold are millions and pass almost never. Of n items with the same true count c < T, each passes
-with the same probability q = P(η ≥ T − c), independently: the number that pass is Binomial(n, q), which ones is a uniform
-choice, and the noisy count of one that passed is T plus a geometric excess. docs/guarantees.md, "Survivors", proves that
-the outcome has exactly the distribution of adding noise to every count and comparing.
+Items far below the threshold are millions and pass almost never. Of n items with the same true count c < T, each
+passes with the same probability q = P(η ≥ T − c), independently: the number that pass is Binomial(n, q), which ones is
+a uniform choice, and the noisy count of one that passed is T plus a geometric excess. docs/guarantees.md, "Survivors",
+proves that the outcome has exactly the distribution of adding noise to every count and comparing.
 """
 
 from collections.abc import Mapping, Sequence
@@ -30,8 +30,8 @@ def survivors(
 ) -> pa.Table:
     """The items whose count plus noise is at least `threshold`, with that noisy count.
 
-    `counts` has the item's columns and an integer `count`. With `fresh`, the published count carries new noise instead of
-    the noise that selected it. The rows are ordered by what is published, so their order tells nothing else.
+    `counts` has the item's columns and an integer `count`. With `fresh`, the published count carries new noise instead
+    of the noise that selected it. The rows are ordered by what is published, so their order tells nothing else.
     """
     near, far = counts.filter(counts["count"] >= threshold), counts.filter(counts["count"] < threshold)
 
@@ -40,7 +40,9 @@ def survivors(
     near_noisy = near_counts + noise.sample(len(near_counts), source)
     passed = near_noisy >= threshold
 
-    far_items = _in_order(_choose(far, columns, _how_many_pass(far, threshold, noise, engine, source), engine, source), columns)
+    far_items = _in_order(
+        _choose(far, columns, _how_many_pass(far, threshold, noise, engine, source), engine, source), columns
+    )
     far_counts = far_items["count"].to_numpy().astype(np.int64)
     far_noisy = threshold + noise.excess.sample(len(far_counts), source)
 
@@ -68,7 +70,7 @@ def _choose(
     far: ir.Table, columns: Sequence[str], passing: Mapping[int, int], engine: Engine, source: Source
 ) -> pa.Table:
     """A uniform choice of so many items of each true count, made in the engine by the order of a keyed hash."""
-    schema = pa.schema([*((column, pa.string()) for column in columns), ("count", pa.int64())])
+    schema = pa.schema({column: pa.string() for column in columns} | {"count": pa.int64()})
     if not passing:
         return schema.empty_table()
     key = source.key()

@@ -109,7 +109,7 @@ class Zealous(Mechanism):
         return self.first_threshold, second
 
     def _public_users(self, log: SearchLog | int | None) -> int:
-        """The number of users, which replace-one neighbours share, so that comparing it with the log reveals nothing."""
+        """The number of users. Replace-one neighbours share it, so comparing it with the log reveals nothing."""
         there = log.users if isinstance(log, SearchLog) else log
         if self.users is None and there is None:
             raise InputError("the probabilistic notion needs the public number of users; add --users N or a log")
@@ -130,7 +130,9 @@ class Zealous(Mechanism):
         item = item_named(self.item)
         seed = plan.parameters.get("choice_seed")
         progress(f"keeping up to {self.per_user} items of each user")
-        chosen = keep_some(item.rows(log), item.columns, self.per_user, source.seed() if seed is None else seed, log.engine)
+        chosen = keep_some(
+            item.rows(log), item.columns, self.per_user, source.seed() if seed is None else seed, log.engine
+        )
         kept = item.finish(chosen, log.normalization).distinct()
         counts = count_users(kept, item.columns)
         counts = log.engine.stage(counts.filter(counts["count"] >= plan.parameters["first_threshold"]))
@@ -138,9 +140,7 @@ class Zealous(Mechanism):
         noise = DiscreteLaplace(plan.parameters["noise_scale"])
         threshold = plan.parameters["second_threshold"]
         return {
-            "data": survivors(
-                counts, item.columns, threshold=threshold, noise=noise, engine=log.engine, source=source
-            )
+            "data": survivors(counts, item.columns, threshold=threshold, noise=noise, engine=log.engine, source=source)
         }
 
 

@@ -1,0 +1,81 @@
+"""The whole ZEALOUS query release beside DuckDB's plain non-private count over the same file, in one run.
+
+    python benchmarks/release.py [--users 657426] [--repeats 3] [--format .parquet]
+
+The baseline is `select query, count(distinct user) … group by query` into a temporary table. Both start in a process
+of their own with an empty engine; seconds are those of the work (open the file … folder written), the best of the
+repeats, taken in turns; imports are apart and shown. A log of a tenth of the users shows how time grows.
+"""
+
+import argparse
+import shutil
+import tempfile
+from pathlib import Path
+
+from measure import Run, alone, demo_log, report
+
+HERE = Path(__file__)
+
+
+def count_plainly(path: str) -> int:
+    import duckdb
+
+    scan = f"'{path}'" if path.endswith(".parquet") else f"read_csv('{path}', delim='\t', quote='', escape='')"
+    user, query = ("user", "query") if path.endswith(".parquet") else ("AnonID", "Query")
+    engine = duckdb.connect()
+    engine.execute(
+        f'create temp table counts as select {query}, count(distinct "{user}") as users from {scan} group by 1'
+    )
+    row = engine.execute("select count(*) from counts").fetchone()
+    assert row is not None
+    return int(row[0])
+
+
+def release(path: str) -> int:
+    import searchveil as sv
+
+    out = Path(tempfile.mkdtemp()) / "release"
+    try:
+        made = sv.Zealous(epsilon=1, delta=1e-6, item="query", per_user=5).release(sv.read_log(path))
+        made.write(out)
+    finally:
+        shutil.rmtree(out.parent)
+    return made.table.num_rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--users", type=int, default=657_426)
+    parser.add_argument("--repeats", type=int, default=3)
+    parser.add_argument("--format", default=".parquet", choices=[".parquet", ".tsv", ".tsv.gz"])
+    parser.add_argument("--only", choices=["count", "release"], help=argparse.SUPPRESS)
+    parser.add_argument("--log", help=argparse.SUPPRESS)
+    given = parser.parse_args()
+    if given.only:
+        report(lambda: {"count": count_plainly, "release": release}[given.only](given.log))
+        return
+
+    best: dict[tuple[int, str], Run] = {}
+    sizes = (given.users // 10, given.users)
+    for users in sizes:
+        log = str(demo_log(users, given.format))
+        for _ in range(given.repeats):
+            for what in ("count", "release"):
+                run = alone(HERE, "--only", what, "--log", log)
+                key = (users, what)
+                if key not in best or run.seconds < best[key].seconds:
+                    best[key] = run
+    print(f"{'users':>9}  {'what':<8} {'seconds':>8} {'process':>8} {'peak MB':>8} {'rows out':>10}")
+    for (users, what), run in best.items():
+        times = f"{run.seconds:>8.2f} {run.process_seconds:>8.2f}"
+        print(f"{users:>9}  {what:<8} {times} {run.peak_mb:>8.0f} {run.result:>10}")
+    large, small = best[sizes[1], "release"], best[sizes[0], "release"]
+    plain = best[sizes[1], "count"]
+    print(f"release / plain count           {large.seconds / plain.seconds:.2f}   (target ≤ 1.0)")
+    print(f"the same, whole processes       {large.process_seconds / plain.process_seconds:.2f}")
+    print(f"peak memory                     {large.peak_mb:.0f} MB (target ≤ 3000)")
+    print(f"time from a tenth to the whole  × {large.seconds / small.seconds:.1f} (target ≤ 11)")
+
+
+if __name__ == "__main__":
+    main()
