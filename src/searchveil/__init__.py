@@ -1,11 +1,11 @@
 """searchveil publishes search logs without publishing searchers.
 
-    import searchveil as sv
+import searchveil as sv
 
-    log = sv.read_log("aol.tsv")
-    release = sv.Zealous(epsilon=1, delta=1e-6, item="query", per_user=5).release(log)
-    print(release.guarantee)
-    release.write("out/")
+log = sv.read_log("aol.tsv")
+release = sv.Zealous(epsilon=1, delta=1e-6, item="query", per_user=5).release(log)
+print(release.guarantee)
+release.write("out/")
 """
 
 from importlib import import_module
@@ -52,7 +52,7 @@ _WHERE = {
     "Release": "publish.mechanism",
     "Zealous": "publish.zealous",
 }
-__all__ = ["__version__", *_WHERE]  # noqa: PLE0604 (all of them strings)
+__all__ = ["__version__", *_WHERE]
 
 
 def __getattr__(name: str) -> Any:

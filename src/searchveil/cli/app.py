@@ -160,11 +160,15 @@ def ledger(
     from searchveil.cli import show
     from searchveil.privacy.ledger import Ledger
 
-    account = Ledger.open(file)
+    if not Path(file).exists():
+        raise InputError(
+            f"there is no ledger {file}; release --ledger {file} --budget-epsilon E --budget-delta D makes one"
+        )
+    spent = Ledger.open(file).spent()
     if json:
-        show.print_json(account.to_json())
+        show.print_json(spent.to_json())
     else:
-        print(account)
+        show.account(spent)
 
 
 @attack.command("k-anonymity", epilog=_example("searchveil attack k-anonymity log.tsv --k 5"))

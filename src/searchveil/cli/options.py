@@ -141,14 +141,14 @@ class BudgetOptions:
     budget_epsilon: Annotated[float | None, _budget("The ε that the log may spend in all.")] = None
     budget_delta: Annotated[float | None, _budget("The δ that the log may spend in all.")] = None
     budget_neighbours: Annotated[str | None, _budget("add-remove or replace-one, for a new ledger.")] = None
-    composition: Annotated[str | None, _budget("basic, or pld for a list of releases fixed in advance.")] = None
+    budget_composition: Annotated[str | None, _budget("basic, or pld for a list of releases fixed in advance.")] = None
 
     def open(self) -> "Ledger | None":
         given: dict[str, Any] = {
             "budget_epsilon": self.budget_epsilon,
             "budget_delta": self.budget_delta,
             "neighbours": self.budget_neighbours,
-            "composition": self.composition,
+            "composition": self.budget_composition,
         }
         given = {name: value for name, value in given.items() if value is not None}
         if self.ledger is None:

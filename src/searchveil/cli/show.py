@@ -10,6 +10,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
 
     from searchveil.log import SearchLog
+    from searchveil.privacy.ledger import Spent
     from searchveil.publish.mechanism import Plan
 
 
@@ -75,6 +76,20 @@ def plan(plan: "Plan") -> None:
     print(plan.guarantee)
     for caveat in plan.guarantee.caveats if plan.guarantee.is_private else ():
         print(f"Note: {caveat}.")
+
+
+def account(spent: "Spent") -> None:
+    print(
+        f"budget  ({spent.budget_epsilon:g}, {spent.budget_delta:g}), {spent.neighbours}, {spent.composition} composition"
+    )
+    print(f"spent   ({spent.basic_epsilon:g}, {spent.basic_delta:g}) by adding up")
+    if spent.entries:
+        best = f"({spent.best_epsilon:.6g}, {spent.budget_delta:g})"
+        print(f"        {best} if all these releases had been fixed in advance")
+    for entry in spent.entries:
+        place = f" in {entry.out}" if entry.out else " (reserved, not written; spent all the same)"
+        cost = f"({entry.cost.epsilon:g}, {entry.cost.delta:g})"
+        print(f"  {entry.id}  {entry.time}  {entry.method}, item {entry.item}: {cost}{place}")
 
 
 _PARAMETER_NAMES = {

@@ -1,7 +1,9 @@
 """Spark through ibis, local or on a cluster."""
 
+import os
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 from typing import Any
 
 import ibis
@@ -35,9 +37,11 @@ class SparkEngine(Engine):
             if memory is not None:
                 settings = settings.config("spark.driver.memory", memory)
             settings = settings.config("spark.ui.showConsoleProgress", "false")
-            settings = settings.config("spark.log.level", "ERROR")
+            quiet = Path(__file__).with_name("spark-log4j2.properties").as_uri()
+            settings = settings.config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={quiet}")
             if (master or "local").startswith("local"):
-                settings = settings.config("spark.pyspark.python", sys.executable)
+                # Workers on this machine run the Python that is running now; those of a cluster need a searchveil there.
+                os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
                 settings = settings.config("spark.driver.bindAddress", "127.0.0.1")
                 settings = settings.config("spark.driver.host", "127.0.0.1")
                 settings = settings.config("spark.sql.shuffle.partitions", "8")

@@ -7,9 +7,8 @@ from searchveil.log import SearchLog
 
 
 def rows(log: SearchLog) -> ir.Table:
-    log.require("url", why="the item 'click'")
     clicked = log.table.select("user", "query", "url")
     return clicked.filter(clicked["url"].notnull() & (clicked["url"] != ""))
 
 
-CLICK = Item("click", ("query", "url"), rows, normalize_query)
+CLICK = Item("click", ("query", "url"), rows, needs=("url",), finish=normalize_query)

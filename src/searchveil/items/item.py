@@ -17,6 +17,8 @@ def _as_it_is(rows: ir.Table, normalization: Normalization) -> ir.Table:
 class Item:
     """A kind of item: its columns, its rows per user, and what is still to be done to the few rows that are kept.
 
+    `needs` names the columns of the log, beyond user and query, without which there are none.
+
     Normalising ten million texts costs more than everything else, so kinds whose rows can be chosen as typed are
     normalised after the choice, by `finish`. A user's rows that become the same item then are one item.
     """
@@ -24,10 +26,14 @@ class Item:
     name: str
     columns: tuple[str, ...]
     rows: Callable[[SearchLog], ir.Table]
+    needs: tuple[str, ...] = ()
     finish: Callable[[ir.Table, Normalization], ir.Table] = _as_it_is
 
     def __str__(self) -> str:
         return self.name
+
+    def check(self, log: SearchLog) -> None:
+        log.require(*self.needs, why=f"the item '{self.name}'")
 
     def of(self, log: SearchLog) -> ir.Table:
         """Every user's different items: the (user, item) table."""

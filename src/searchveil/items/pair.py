@@ -9,7 +9,6 @@ from searchveil.log.sessions import number_sessions, submissions
 
 
 def rows(log: SearchLog) -> ir.Table:
-    log.require("time", why="the item 'pair'")
     sent = submissions(log)
     sessions = number_sessions(sent.filter(sent["query"] != ""))
     in_order = ibis.window(group_by=["user", "session"], order_by=["time", "query"])
@@ -18,4 +17,4 @@ def rows(log: SearchLog) -> ir.Table:
     return pairs.select("user", "query", "next")
 
 
-PAIR = Item("pair", ("query", "next"), rows)
+PAIR = Item("pair", ("query", "next"), rows, needs=("time",))

@@ -10,4 +10,4 @@ def rows(log: SearchLog) -> ir.Table:
     return log.table.select("user", "query")
 
 
-QUERY = Item("query", ("query",), rows, normalize_query)
+QUERY = Item("query", ("query",), rows, finish=normalize_query)

@@ -7,9 +7,8 @@ from searchveil.log import SearchLog
 
 
 def rows(log: SearchLog) -> ir.Table:
-    log.require("url", why="the item 'url'")
     clicked = log.table.select("user", "url")
     return clicked.filter(clicked["url"].notnull() & (clicked["url"] != ""))
 
 
-URL = Item("url", ("url",), rows)
+URL = Item("url", ("url",), rows, needs=("url",))

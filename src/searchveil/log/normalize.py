@@ -1,20 +1,17 @@
 """When are two typed queries the same query? Case, white space and Unicode forms by default; punctuation on request."""
 
-import unicodedata
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import astuple, dataclass
+from functools import cache
 from typing import Any
 
 import ibis
 import ibis.expr.types as ir
 
-
-@ibis.udf.scalar.pyarrow(signature=((ibis.dtype("string"),), ibis.dtype("string")))  # type: ignore[untyped-decorator]
-def nfkc(text: Any) -> Any:
-    """Compatibility forms, composed: neither engine has it. Only rows outside ASCII pay for the trip through Python."""
-    import pyarrow as pa
-
-    values = text.to_pylist()
-    return pa.array([None if v is None else unicodedata.normalize("NFKC", v) for v in values], pa.string())
+# Printable ASCII words with single spaces between them: such a text needs no more than lower case. The pattern finds
+# the other texts, and means the same in the regular expressions of every engine.
+NOT_PLAIN = r"[^ -~]|  |^ | $"
+NOT_PLAIN_OR_PUNCTUATED = r"[^ 0-9A-Za-z]|  |^ | $"
 
 
 @dataclass(frozen=True)
@@ -26,18 +23,58 @@ class Normalization:
     unicode: bool = True
     punctuation: bool = False
 
+    def apply_to_text(self, text: str) -> str:
+        return _normalizer(*astuple(self))(text)
+
     def apply(self, text: ir.StringValue) -> ir.StringValue:
-        if self.unicode:
-            # A text of as many bytes as characters is ASCII and is its own NFKC form.
-            outside_ascii = text.re_search(r"[^\x00-\x7F]")
-            text = ibis.ifelse(outside_ascii, nfkc(text), text)
-        if self.case:
+        """The same inside the engine: nearly every query is plain, and only the others take the trip through Python.
+
+        What lower case, white space and Unicode forms are differs from engine to engine; in Python it does not.
+        """
+        if not any(astuple(self)):
+            return text
+        not_plain = text.re_search(NOT_PLAIN_OR_PUNCTUATED if self.punctuation else NOT_PLAIN)
+        return ibis.ifelse(not_plain, _in_engine(*astuple(self))(text), text.lower() if self.case else text)
+
+
+@cache
+def _normalizer(case: bool, spaces: bool, unicode: bool, punctuation: bool) -> Callable[[str], str]:
+    """Carries all it needs, so that it can travel to a worker where searchveil is not installed."""
+    import string
+    from unicodedata import normalize
+
+    to_space = str.maketrans(dict.fromkeys(string.punctuation, " "))
+
+    def normal_form(text: str) -> str:
+        if unicode:
+            text = normalize("NFKC", text)
+        if case:
             text = text.lower()
-        if self.punctuation:
-            text = text.re_replace(r"[!-/:-@\[-`{-~]", " ")
-        if self.spaces or self.punctuation:
-            text = text.re_replace(r"\s+", " ").strip()
+        if case and unicode:  # lower case may leave parts that compose
+            text = normalize("NFKC", text)
+        if punctuation:
+            text = text.translate(to_space)
+        if spaces or punctuation:
+            text = " ".join(text.split())
         return text
+
+    return normal_form
+
+
+@cache
+def _in_engine(case: bool, spaces: bool, unicode: bool, punctuation: bool) -> Any:
+    normal_form = _normalizer(case, spaces, unicode, punctuation)
+
+    def normal_forms(texts: Any) -> Any:
+        import pyarrow
+
+        if not hasattr(texts, "to_pylist"):  # DuckDB hands over an array, Spark one text at a time, NaN for a missing one
+            return normal_form(texts) if isinstance(texts, str) else None
+        forms = [None if text is None else normal_form(text) for text in texts.to_pylist()]
+        return pyarrow.array(forms, pyarrow.string())
+
+    name = f"normal_form_{case:d}{spaces:d}{unicode:d}{punctuation:d}"
+    return ibis.udf.scalar.pyarrow(normal_forms, name=name, signature=((ibis.dtype("string"),), ibis.dtype("string")))
 
 
 AS_TYPED = Normalization(case=False, spaces=False, unicode=False)

@@ -21,8 +21,9 @@ class Problem:
     first: tuple[str, ...] = ()  # "file:line", the first few
 
     def __str__(self) -> str:
-        where = f" (first at {', '.join(self.first)})" if self.first else ""
-        return f"{self.rows} rows: {self.reason}{where}"
+        at = "at" if len(self.first) == self.rows else "first at"
+        where = f" ({at} {', '.join(self.first)})" if self.first else ""
+        return f"{self.rows} row{'' if self.rows == 1 else 's'}: {self.reason}{where}"
 
 
 @dataclass(frozen=True)

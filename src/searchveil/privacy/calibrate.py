@@ -43,9 +43,13 @@ def check_scale(scale: float) -> None:
 
 
 def scale_for(epsilon: float, changes: int) -> float:
-    """The smallest floating-point λ with changes/λ ≤ ε, exactly: plain division may round to the wrong side."""
+    """The smallest floating-point λ with changes/λ ≤ ε, exactly: plain division may round to the wrong side.
+
+    ε is taken both as the float it is and as the decimal it prints as, which is what a ledger adds up.
+    """
     scale = changes / epsilon
-    while Fraction(scale) * Fraction(epsilon) < changes:
+    smallest = min(Fraction(epsilon), Fraction(repr(float(epsilon))))
+    while Fraction(scale) * smallest < changes:
         scale = nextafter(scale, inf)
     check_scale(scale)
     return scale

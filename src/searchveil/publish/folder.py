@@ -37,8 +37,7 @@ class Format(NamedTuple):
 
 def write_folder(release: Release, folder: Path, format: str = "parquet") -> Path:
     """Write the release beside its final place under a hidden name, and move it there once it is safely on disk."""
-    if format not in FORMATS:
-        raise InputError(f"no format '{format}'; there are {', '.join(FORMATS)}")
+    _check_format(format)
     check_writable(folder)
     partial = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.partial")
     try:
@@ -59,8 +58,9 @@ def write_folder(release: Release, folder: Path, format: str = "parquet") -> Pat
     return folder
 
 
-def check_writable(folder: Path) -> None:
+def check_writable(folder: Path, format: str = "parquet") -> None:
     """Find out before any budget is spent whether the release could be written there."""
+    _check_format(format)
     if os.path.lexists(folder):
         raise InputError(f"{folder} exists already: choose another --out or remove it first")
     if not folder.name:
@@ -73,6 +73,11 @@ def check_writable(folder: Path) -> None:
         probe.rmdir()
     except OSError as error:
         raise InputError(f"{folder} cannot be made: {error.strerror}; choose another --out") from error
+
+
+def _check_format(format: str) -> None:
+    if format not in FORMATS:
+        raise InputError(f"no table format '{format}'; there are {', '.join(FORMATS)}")
 
 
 def _fill(folder: Path, release: Release, format: str) -> None:

@@ -31,34 +31,32 @@ class KKeyword(KAnonymity):
     def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Mapping[str, pa.Table]:
         engine = log.engine
         progress(f"counting the keywords of at least {self.k} users")
-        held = engine.stage(with_count(KEYWORD.of(log), "keyword"))
-        exact = held.filter(held["count"] >= self.k).select("keyword", "count").distinct()
-        histogram = exact.mutate(generalised=ibis.literal(False))
+        held = engine.stage(with_count(KEYWORD.of(log).select("user", text="keyword")))
+        published = [self._shared(held, engine, generalised=False)]
 
+        # From the longest prefixes down: those of k users stay, the others lose their last character.
         rare = held.filter(held["count"] < self.k)
-        for prefixes in self._shared_prefixes(rare, engine, progress):
-            histogram = histogram.union(
-                prefixes.select(keyword=prefixes["prefix"] + "*", count="count", generalised=ibis.literal(True))
-            )
-        released = histogram.select("keyword", "generalised", "count")
-        return {"data": engine.fetch(released.order_by(ibis.desc("count"), "keyword", "generalised"))}
-
-    def _shared_prefixes(self, rare: ir.Table, engine: Engine, progress: Progress) -> list[ir.Table]:
-        """From the longest prefixes down: those of k users stay, the others lose their last character."""
-        rare = engine.stage(rare.select("user", prefix=rare["keyword"].left(LONGEST_PREFIX)))
-        longest = engine.value(rare["prefix"].length().max()) or 0
-        shared = []
+        rare = engine.stage(rare.select("user", text=rare["text"].left(LONGEST_PREFIX)))
+        longest = engine.value(rare["text"].length().max()) or 0
         shortened = rare.limit(0)
         for length in range(longest, 0, -1):
             progress(f"sharing prefixes of {length} characters")
-            joining = rare.filter(rare["prefix"].length() == length)
-            prefixes = engine.stage(with_count(joining.union(shortened, distinct=True), "prefix"))
-            shared.append(prefixes.filter(prefixes["count"] >= self.k).select("prefix", "count").distinct())
+            joining = rare.filter(rare["text"].length() == length)
+            prefixes = engine.stage(with_count(joining.union(shortened, distinct=True)))
+            published.append(self._shared(prefixes, engine, generalised=True))
             unshared = prefixes.filter(prefixes["count"] < self.k)
-            shortened = unshared.select("user", prefix=unshared["prefix"].left(length - 1))
-        return shared
+            shortened = unshared.select("user", text=unshared["text"].left(length - 1))
+
+        histogram = pa.concat_tables(published)
+        return {"data": histogram.sort_by([("count", "descending"), ("keyword", "ascending"), ("generalised", "ascending")])}
+
+    def _shared(self, held: ir.Table, engine: Engine, *, generalised: bool) -> pa.Table:
+        """The rows to publish: the texts that at least k users hold, prefixes marked by a star."""
+        shared = held.filter(held["count"] >= self.k).select("text", "count").distinct()
+        keyword = shared["text"] + "*" if generalised else shared["text"]
+        return engine.fetch(shared.select(keyword=keyword, generalised=ibis.literal(generalised), count="count"))
 
 
-def with_count(held: ir.Table, column: str) -> ir.Table:
+def with_count(held: ir.Table) -> ir.Table:
     """The different (user, text) rows with the number of users who hold the text."""
-    return held.mutate(count=held.count().over(ibis.window(group_by=column)))
+    return held.mutate(count=held.count().over(ibis.window(group_by="text")))

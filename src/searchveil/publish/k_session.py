@@ -43,7 +43,8 @@ class KSession(KAnonymity):
         joins it; fewer than k sessions in all make no run and are left out.
         """
         alike = sets.mutate(sharing=sets.count().over(ibis.window(group_by="keywords")))
-        crowd = alike.filter(alike["sharing"] >= self.k).select("session", cluster="keywords")
+        # Spark numbers rows in 32 bits and counts them in 64.
+        crowd = alike.filter(alike["sharing"] >= self.k).select("session", cluster=alike["keywords"].cast("array<int64>"))
 
         others = alike.filter(alike["sharing"] < self.k)
         in_order = others.mutate(

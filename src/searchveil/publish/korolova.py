@@ -114,6 +114,12 @@ class Korolova(Mechanism):
         scale = calibrate.scale_for(epsilon, self.clicks_per_user)
         return {"clicks_per_user": self.clicks_per_user, "click_scale": scale}
 
+    def check(self, log: SearchLog) -> None:
+        if self.counting == "occurrences":
+            log.require("time", why="counting a user's first queries (or add --counting users)")
+        if self.candidates is not None:
+            log.require("time", "url", why="counting a user's first clicks")
+
     def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Mapping[str, pa.Table]:
         parameters = plan.parameters
         progress(f"keeping {self.queries_per_user} queries of each user")
@@ -137,7 +143,6 @@ class Korolova(Mechanism):
         if self.counting == "users":
             chosen = keep_some(QUERY.rows(log), QUERY.columns, self.queries_per_user, source.seed(), log.engine)
             return QUERY.finish(chosen, log.normalization).distinct()
-        log.require("time", why="counting a user's first queries (or add --counting users)")
         # Several clicks of one submission are several rows of one time: one submission.
         submissions = normalize_query(log.table.select("user", "query", "time"), log.normalization).distinct()
         return first_of_each_user(submissions, ["time", "query"], self.queries_per_user)
@@ -145,7 +150,6 @@ class Korolova(Mechanism):
     def _clicks(self, log: SearchLog, queries: pa.Table, scale: float, source: Source) -> pa.Table:
         """A noisy count for every candidate url of every published query; candidates no user clicked get noise too."""
         assert self.candidates is not None
-        log.require("time", "url", why="counting a user's first clicks")
         public = normalize_query(log.engine.load(self.candidates.select(["query", "url"])), log.normalization)
         eligible = log.engine.stage(public.distinct().semi_join(log.engine.load(queries), "query"))
         candidates = log.engine.fetch(eligible)

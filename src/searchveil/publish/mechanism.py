@@ -82,6 +82,9 @@ class Mechanism(ABC):
     def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Mapping[str, pa.Table]:
         """The tables to hand out. Every random choice a proof relies on comes from `source`."""
 
+    def check(self, log: SearchLog) -> None:  # noqa: B027 (most need nothing beyond users and queries)
+        """Refuse a log that lacks what the mechanism needs, before anything is paid."""
+
     def prepare(self, plan: Plan, source: Source) -> Plan:
         """Draw what must be published along with the release, before it is recorded and made. Mostly nothing."""
         return plan
@@ -96,6 +99,7 @@ class Mechanism(ABC):
     ) -> Release:
         source = source or Source()
         plan = self.prepare(self.plan(log), source)
+        self.check(log)
         require_two_users(log)
         entry = ledger.reserve(plan) if ledger is not None else None
         return Release(self.publish(log, plan, source, progress), plan, entry)

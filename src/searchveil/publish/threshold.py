@@ -33,16 +33,18 @@ def survivors(
     `counts` has the item's columns and an integer `count`. With `fresh`, the published count carries new noise instead
     of the noise that selected it. The rows are ordered by what is published, so their order tells nothing else.
     """
+    # The same for every engine, some of which say "not null".
+    schema = pa.schema({column: pa.string() for column in columns} | {"count": pa.int64()})
     near, far = counts.filter(counts["count"] >= threshold), counts.filter(counts["count"] < threshold)
 
-    near_items = _in_order(engine.fetch(near), columns)
+    near_items = _in_order(engine.fetch(near).cast(schema), columns)
     near_counts = near_items["count"].to_numpy().astype(np.int64)
     near_noisy = near_counts + noise.sample(len(near_counts), source)
     passed = near_noisy >= threshold
 
-    far_items = _in_order(
-        _choose(far, columns, _how_many_pass(far, threshold, noise, engine, source), engine, source), columns
-    )
+    passing = _how_many_pass(far, threshold, noise, engine, source)
+    chosen = engine.fetch(_choose(far, columns, passing, source)).cast(schema) if passing else schema.empty_table()
+    far_items = _in_order(chosen, columns)
     far_counts = far_items["count"].to_numpy().astype(np.int64)
     far_noisy = threshold + noise.excess.sample(len(far_counts), source)
 
@@ -66,22 +68,16 @@ def _how_many_pass(
     return {count: passed for count, passed in passing.items() if passed}
 
 
-def _choose(
-    far: ir.Table, columns: Sequence[str], passing: Mapping[int, int], engine: Engine, source: Source
-) -> pa.Table:
+def _choose(far: ir.Table, columns: Sequence[str], passing: Mapping[int, int], source: Source) -> ir.Table:
     """A uniform choice of so many items of each true count, made in the engine by the order of a keyed hash."""
-    schema = pa.schema({column: pa.string() for column in columns} | {"count": pa.int64()})
-    if not passing:
-        return schema.empty_table()
-    key = source.key()
-    text = ibis.literal(key)
+    text = ibis.literal(source.key())
     for column in columns:
         text = text + ibis.literal("\x1f") + far[column]
     eligible = far.filter(far["count"].isin(list(passing))).mutate(digest=text.hexdigest("sha256"))
     place = ibis.row_number().over(ibis.window(group_by="count", order_by=["digest", *columns]))
     placed = eligible.mutate(place=place)
     allowed = placed["count"].cases(*passing.items(), else_=0)
-    return engine.fetch(placed.filter(placed["place"] < allowed).select(*columns, "count")).cast(schema)
+    return placed.filter(placed["place"] < allowed).select(*columns, "count")
 
 
 def _in_order(items: pa.Table, columns: Sequence[str]) -> pa.Table:

@@ -120,6 +120,9 @@ class Zealous(Mechanism):
             )
         return self.users if self.users is not None else int(there or 0)
 
+    def check(self, log: SearchLog) -> None:
+        item_named(self.item).check(log)
+
     def prepare(self, plan: Plan, source: Source) -> Plan:
         """The probabilistic notion needs the choice of items to be a known function: its seed is published."""
         if self.notion != "probabilistic":

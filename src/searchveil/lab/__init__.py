@@ -1,0 +1,1 @@
+"""Was it worth it? Measures, applications, comparisons, and attacks on what was published."""

@@ -1,0 +1,155 @@
+"""From files to a SearchLog: find the files, tell their format, parse once, say what could not be read."""
+
+import shutil
+import tempfile
+import weakref
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import ibis.expr.types as ir
+
+from searchveil.engine import Engine, open_engine
+from searchveil.errors import InputError
+from searchveil.log.normalize import Normalization
+from searchveil.log.readers import READERS, Reader, Request
+from searchveil.log.readers.generic import read_parquet
+from searchveil.log.readers.source import Source, find_sources
+from searchveil.log.readers.staging import Parsed, Workshop
+from searchveil.log.schema import COLUMNS, Problem, SearchLog
+
+
+def read_log(
+    paths: str | Path | Sequence[str | Path],
+    *,
+    format: str = "auto",
+    engine: Engine | None = None,
+    columns: Mapping[str, str] | None = None,
+    strict: bool = False,
+    normalization: Normalization = Normalization(),
+    options: Mapping[str, str] | None = None,
+    staging: str | None = None,
+) -> SearchLog:
+    """Read a search log from one or more files or globs.
+
+    `columns` says which column of a CSV, TSV, JSON lines or Parquet file is our user, query, time, rank or url.
+    `options` are those of the format (docs/formats.md). With `strict` any bad row is an error; otherwise bad rows are
+    in `problems` of the log. `staging` is a folder for the Parquet files that Spark reads instead of text: on a
+    cluster, one that its workers see.
+    """
+    sources = find_sources(paths)
+    reader = _reader_for(sources, format)
+    request = Request(sources, columns or {}, options or {})
+    _check_request(reader, request)
+    engine = engine or open_engine()
+    if reader.parse is None:
+        table, problems = read_parquet(engine, request)
+    else:
+        table, problems = _parse_into(engine, reader, request, staging)
+    log = SearchLog(table, engine, normalization, problems, _called(sources))
+    _refuse_if_wanting(log, strict)
+    return log
+
+
+def _reader_for(sources: Sequence[Source], format: str) -> Reader:
+    if format != "auto":
+        if format not in READERS:
+            raise InputError(f"--format {format}: it is one of auto, {', '.join(READERS)}")
+        return READERS[format]
+    readers = {source.path: _recognise(source) for source in sources}
+    first, *others = readers
+    for other in others:
+        if readers[other] is not readers[first]:
+            raise InputError(
+                f"{first} looks like {readers[first].name} but {other} like {readers[other].name}; "
+                "name one with --format, or read them apart"
+            )
+    return readers[first]
+
+
+def _recognise(source: Source) -> Reader:
+    if not source.head and Path(source.path).is_file():
+        raise InputError(f"{source.path}: is empty")
+    for reader in READERS.values():
+        if reader.recognises(source.head, source.name):
+            return reader
+    raise InputError(f"{source.path}: its format is none I know; type --format with one of {', '.join(READERS)}")
+
+
+def _check_request(reader: Reader, request: Request) -> None:
+    if request.columns and not reader.takes_columns:
+        raise InputError(f"--column is for csv, tsv, jsonl and parquet; {request.sources[0].path} is read as {reader.name}")
+    for option, value in request.options.items():
+        if option not in reader.options:
+            known = ", ".join(reader.options) or "none"
+            raise InputError(f"--option {option}={value}: {reader.name} has no such option; it has {known}")
+    for source in request.sources:
+        if reader.parse is None and (source.gzipped or (source.head and not source.head.startswith(b"PAR1"))):
+            raise InputError(f"{source.path}: is not a Parquet file; type another --format, one of {', '.join(READERS)}")
+        if reader.parse is not None and Path(source.path).is_dir():
+            raise InputError(f"{source.path}: is a folder; name the files in it, for example '{source.path}/*'")
+        if reader.parse is not None and "://" in source.path:
+            raise InputError(f"{source.path}: only Parquet is read from afar; copy the file here first")
+
+
+def _parse_into(
+    engine: Engine, reader: Reader, request: Request, staging: str | None
+) -> tuple[ir.Table, tuple[Problem, ...]]:
+    """Parse text by DuckDB, whatever the engine: one parser for each format, one meaning of a bad row."""
+    from searchveil.engine.duckdb import DuckDBEngine
+
+    if isinstance(engine, DuckDBEngine):
+        parsed = _parse(engine, reader, request)
+        staged = engine.connection.table(parsed.table, database=("temp", "main"))
+        kept = staged.filter(staged.problem.isnull()) if "problem" in staged.columns and parsed.problems else staged
+        return kept.select(*[column for column in COLUMNS if column in staged.columns]), parsed.problems
+    parser = DuckDBEngine()
+    try:
+        parsed = _parse(parser, reader, request)
+        folder = _staging_folder(engine, staging)
+        _write_parquet(parser, parsed, folder)
+    finally:
+        parser.close()
+    return engine.read_parquet([str(folder)]), parsed.problems
+
+
+def _parse(engine: Any, reader: Reader, request: Request) -> Parsed:
+    assert reader.parse is not None
+    with tempfile.TemporaryDirectory(prefix="searchveil-") as scratch:
+        connection = engine.connection.con
+        connection.execute("set timezone = 'UTC'")  # times without an offset are taken as they are written
+        return reader.parse(Workshop(connection, Path(scratch)), request)
+
+
+def _staging_folder(engine: Engine, staging: str | None) -> Path:
+    try:
+        folder = Path(tempfile.mkdtemp(prefix="searchveil-", dir=staging))
+    except OSError as problem:
+        raise InputError(f"--staging {staging}: cannot be written to ({problem.strerror})") from problem
+    weakref.finalize(engine, shutil.rmtree, folder, ignore_errors=True)  # Spark reads it for as long as it lives
+    return folder.absolute()
+
+
+def _write_parquet(parser: Any, parsed: Parsed, folder: Path) -> None:
+    connection = parser.connection.con
+    present = [name for name, *_ in connection.execute(f"describe {parsed.table}").fetchall()]
+    wanted = ", ".join(f'"{column}"' for column in COLUMNS if column in present)
+    where = "where problem is null" if "problem" in present else ""
+    target = str(folder).replace("'", "''")
+    connection.execute(
+        f"copy (select {wanted} from {parsed.table} {where}) to '{target}' "
+        "(format parquet, per_thread_output true, overwrite_or_ignore true)"
+    )
+
+
+def _called(sources: Sequence[Source]) -> str:
+    more = len(sources) - 1
+    return sources[0].path + (f" and {more} more file{'s' if more > 1 else ''}" if more else "")
+
+
+def _refuse_if_wanting(log: SearchLog, strict: bool) -> None:
+    described = "; ".join(map(str, log.problems))
+    if strict and log.problems:
+        raise InputError(f"{log.source}: {described}; correct them, or leave out --strict")
+    if log.engine.value(log.table.limit(1).count()) == 0:
+        raise InputError(f"{log.source}: no row could be read{': ' + described if described else ', it is empty'}")

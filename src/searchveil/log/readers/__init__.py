@@ -1,0 +1,18 @@
+"""The formats searchveil reads: one file each, one line here, in the order in which they are recognised."""
+
+from searchveil.log.readers import aol, excite, generic, sogou, trec, ubi
+from searchveil.log.readers.base import Reader, Request
+
+READERS: dict[str, Reader] = {
+    "aol": aol.READER,
+    "ubi": ubi.READER,
+    "sogou": sogou.READER,
+    "excite": excite.READER,
+    "trec": trec.READER,
+    "parquet": generic.PARQUET,
+    "jsonl": generic.JSONL,
+    "tsv": generic.TSV,
+    "csv": generic.CSV,
+}
+
+__all__ = ["READERS", "Reader", "Request"]

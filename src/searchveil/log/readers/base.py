@@ -1,0 +1,33 @@
+"""What a reader is: how it knows its format, and how it makes a table of it."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+from searchveil.errors import InputError
+from searchveil.log.readers.source import Source
+from searchveil.log.readers.staging import Parsed, Workshop
+
+
+@dataclass(frozen=True)
+class Request:
+    """What was asked of a reader."""
+
+    sources: Sequence[Source]
+    columns: Mapping[str, str] = field(default_factory=dict)  # our name -> the file's
+    options: Mapping[str, str] = field(default_factory=dict)
+
+    def choice(self, option: str, allowed: Sequence[str]) -> str:
+        """The value of an option; the first one allowed unless told otherwise."""
+        value = self.options.get(option, allowed[0])
+        if value not in allowed:
+            raise InputError(f"--option {option}={value}: it is one of {', '.join(allowed)}")
+        return value
+
+
+@dataclass(frozen=True)
+class Reader:
+    name: str
+    recognises: Callable[[bytes, str], bool]  # the first bytes of a file, unpacked, and its name
+    parse: Callable[[Workshop, Request], Parsed] | None  # None: the engine reads the files in place
+    options: Mapping[str, str] = field(default_factory=dict)  # name -> what it does
+    takes_columns: bool = False

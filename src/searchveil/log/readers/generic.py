@@ -1,0 +1,222 @@
+"""CSV, TSV, JSON lines and Parquet of any layout: which column is which is told, or guessed from its name."""
+
+import csv
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import ibis.expr.types as ir
+
+from searchveil.engine import Engine
+from searchveil.errors import InputError
+from searchveil.log.readers.base import Reader, Request
+from searchveil.log.readers.jsonlines import MALFORMED, first_objects, json_lines, keys_of, path_of
+from searchveil.log.readers.source import Source, first_lines
+from searchveil.log.readers.staging import Layout, Parsed, Part, Workshop, identifier, stage
+from searchveil.log.readers.times import bad_time, time_sql
+from searchveil.log.schema import COLUMNS, Problem
+
+# Names seen in the wild, compared without case, spaces, dots, hyphens and underscores; the first match wins.
+USUAL_NAMES: Mapping[str, Sequence[str]] = {
+    "user": (
+        *("user", "userid", "anonid", "uid", "username", "clientid", "visitorid", "idvisitor", "deviceid", "cookie"),
+        *("cookieid", "sessionid", "session"),
+    ),
+    "query": ("query", "userquery", "querytext", "searchquery", "searchterm", "searchterms", "keyword", "keywords", "q"),
+    "time": ("time", "timestamp", "querytime", "datetime", "servertime", "eventtime", "createdat", "date", "ts"),
+    "rank": ("rank", "itemrank", "position", "clickrank", "ordinal"),
+    "url": ("url", "clickurl", "clickedurl", "link", "docid", "documentid", "objectid"),
+}
+REQUIRED = ("user", "query")
+
+
+def match_columns(present: Sequence[str], told: Mapping[str, str], where: str) -> dict[str, str]:
+    """Our names -> the file's, as told and otherwise as guessed; an error shows what to type."""
+    for ours, theirs in told.items():
+        if ours not in COLUMNS:
+            raise InputError(f"--column {ours}={theirs}: '{ours}' is not one of {', '.join(COLUMNS)}")
+        if theirs not in present:
+            raise InputError(f"--column {ours}={theirs}: {where} has no column '{theirs}'; it has {', '.join(present)}")
+    matched = dict(told)
+    free = {_plain(name): name for name in reversed(present) if name not in told.values()}
+    for ours, usual in USUAL_NAMES.items():
+        guess = next((free[name] for name in usual if name in free), None)
+        if ours not in matched and guess is not None:
+            matched[ours] = guess
+    missing = [f"--column {ours}=NAME" for ours in REQUIRED if ours not in matched]
+    if missing:
+        raise InputError(f"{where}: which column is it? type {' '.join(missing)}, a NAME out of {', '.join(present)}")
+    return {ours: matched[ours] for ours in COLUMNS if ours in matched}
+
+
+def _plain(name: str) -> str:
+    return "".join(letter for letter in name.casefold() if letter not in " _-.@")
+
+
+# Text
+
+
+def _outputs_and_checks(matched: Mapping[str, str], options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+    """The log's columns and the faults of a row, given the SQL of each matched column as text."""
+    outputs = dict(matched)
+    checks = {"no user": f"{matched['user']} is null", "no query": f"{matched['query']} is null"}
+    if "time" in matched:
+        outputs["time"] = time_sql(matched["time"], options.get("time_format"))
+        checks["bad time"] = bad_time(outputs["time"])
+    if "rank" in matched:
+        outputs["rank"] = f"try_cast({matched['rank']} as integer)"
+        checks["bad rank"] = f"{matched['rank']} is not null and {outputs['rank']} is null"
+    return outputs, checks
+
+
+def _parse_separated(shop: Workshop, request: Request, delimiter: str, quote: str) -> Parsed:
+    delimiter = _one_character(request, "delimiter", delimiter)
+    quote = _one_character(request, "quote", quote)
+    has_header = request.choice("header", ("yes", "no")) == "yes"
+    parts = []
+    for names, sources in _by_columns(request.sources, delimiter, quote, has_header).items():
+        matched = match_columns(names, request.columns, sources[0].path)
+        layout = Layout(dict.fromkeys(names, "VARCHAR"), delimiter, quote, has_header)
+        outputs, checks = _outputs_and_checks({k: identifier(v) for k, v in matched.items()}, request.options)
+        parts.append(Part(layout, sources, outputs, checks))
+    _same_outputs(parts)
+    return stage(shop, *parts).parsed()
+
+
+def _one_character(request: Request, option: str, usual: str) -> str:
+    value = {"tab": "\t", "none": ""}.get(given := request.options.get(option, usual), given)
+    if len(value) > 1 or (option == "delimiter" and not value):
+        raise InputError(f"--option {option}={value}: it is one character")
+    return value
+
+
+def _by_columns(
+    sources: Sequence[Source], delimiter: str, quote: str, has_header: bool
+) -> dict[tuple[str, ...], list[Source]]:
+    """Files with the same columns in the same order are read together."""
+    groups: dict[tuple[str, ...], list[Source]] = {}
+    for source in sources:
+        lines = source.first_lines(1)
+        if not lines:
+            raise InputError(f"{source.path}: is empty")
+        quoting = csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE
+        first = next(csv.reader(lines, delimiter=delimiter, quotechar=quote or None, quoting=quoting))
+        names = tuple(first) if has_header else tuple(str(i) for i in range(1, len(first) + 1))
+        repeated = next((name for name in names if names.count(name) > 1), None)
+        if repeated is not None:
+            raise InputError(f"{source.path}: two columns are named '{repeated}' in its first line; rename one")
+        groups.setdefault(names, []).append(source)
+    return groups
+
+
+def _same_outputs(parts: Sequence[Part]) -> None:
+    for part in parts[1:]:
+        if part.outputs.keys() != parts[0].outputs.keys():
+            first, other = parts[0].sources[0].path, part.sources[0].path
+            raise InputError(
+                f"{first} has {', '.join(parts[0].outputs)} but {other} has {', '.join(part.outputs)}; read them apart"
+            )
+
+
+def _parse_csv(shop: Workshop, request: Request) -> Parsed:
+    return _parse_separated(shop, request, ",", '"')
+
+
+def _parse_tsv(shop: Workshop, request: Request) -> Parsed:
+    return _parse_separated(shop, request, "\t", "")
+
+
+def _parse_jsonl(shop: Workshop, request: Request) -> Parsed:
+    keys = list(dict.fromkeys(key for source in request.sources for key in keys_of(source)))
+    told = {ours: name for ours, name in request.columns.items() if name in keys or "." not in name}
+    nested = {ours: name for ours, name in request.columns.items() if ours not in told}  # session.id: an id in a session
+    matched = match_columns([*keys, *nested.values()], told | nested, request.sources[0].path)
+    paths = [path_of(*name.split(".")) if name in nested.values() else path_of(name) for name in matched.values()]
+    texts = {ours: f"nullif(found[{i}], '')" for i, ours in enumerate(matched, 1)}
+    outputs, checks = _outputs_and_checks(texts, request.options)
+    nul = {"NUL byte": f"contains({texts['query']}, chr(0)) or contains({texts['user']}, chr(0))"}
+    return stage(shop, Part(json_lines(paths), request.sources, outputs, MALFORMED | checks | nul)).parsed()
+
+
+# Parquet
+
+
+def read_parquet(engine: Engine, request: Request) -> tuple[ir.Table, tuple[Problem, ...]]:
+    """The files in place, nothing staged: rows without a user or a query are counted from the files' statistics."""
+    paths = [source.path for source in request.sources]
+    try:
+        raw = engine.read_parquet(paths)
+    except Exception as problem:
+        raise InputError(f"{paths[0]}: cannot be read as Parquet ({str(problem).splitlines()[0]})") from problem
+    matched = match_columns(raw.columns, request.columns, paths[0])
+    table = raw.select(**{ours: _typed(raw[theirs], ours, paths[0]) for ours, theirs in matched.items()})
+    counts = engine.fetch(
+        raw.aggregate(rows=raw.count(), user=raw[matched["user"]].count(), query=raw[matched["query"]].count())
+    ).to_pylist()[0]
+    problems = []
+    for column in REQUIRED:
+        if counts[column] < counts["rows"]:
+            absent = table[column].isnull()
+            if column == "query" and problems:  # a row without both counts once
+                absent = absent & table.user.notnull()
+            rows = int(engine.value(absent.sum()))
+            problems += [Problem(f"no {column}", rows)] if rows else []
+    if problems:
+        table = table.filter(table.user.notnull(), table["query"].notnull())
+    return table, tuple(problems)
+
+
+def _typed(column: ir.Column, ours: str, where: str) -> ir.Value:
+    kind = column.type()
+    if ours == "query" and not kind.is_string():
+        raise InputError(f"{where}: the query column '{column.get_name()}' holds {kind}, not text; type --column query=NAME")
+    if ours == "time" and not kind.is_timestamp():
+        if kind.is_date() or kind.is_string():
+            return column.cast("timestamp")
+        raise InputError(f"{where}: the time column '{column.get_name()}' holds {kind}; store it as a timestamp")
+    if ours == "rank" and not kind.is_integer():
+        return column.cast("int32")
+    return column
+
+
+# Recognising
+
+
+def _header_names_a_log(head: bytes, delimiter: str) -> bool:
+    names = {_plain(name.strip('"')) for line in first_lines(head, 1) for name in line.split(delimiter)}
+    return all(names & set(USUAL_NAMES[column]) for column in REQUIRED)
+
+
+def _recognises_csv(head: bytes, name: str) -> bool:
+    return _named(name, ".csv") or _header_names_a_log(head, ",")
+
+
+def _recognises_tsv(head: bytes, name: str) -> bool:
+    return _named(name, ".tsv") or _header_names_a_log(head, "\t")
+
+
+def _recognises_jsonl(head: bytes, name: str) -> bool:
+    return _named(name, ".jsonl", ".ndjson") or bool(first_objects(first_lines(head)))
+
+
+def _recognises_parquet(head: bytes, name: str) -> bool:
+    return head.startswith(b"PAR1") or (not head and not _named(name, ".csv", ".tsv", ".jsonl", ".ndjson", ".xml", ".txt"))
+
+
+def _named(name: str, *endings: str) -> bool:
+    return name.lower().removesuffix(".gz").endswith(endings)
+
+
+_TIME_FORMAT = {"time_format": "how times are written, for example %d/%m/%Y %H:%M (default: ISO, or a number since 1970)"}
+_SEPARATED: dict[str, Any] = {
+    "options": {
+        "delimiter": "the character between columns",
+        "quote": 'the character around values, or none (default: " in CSV, none in TSV)',
+        "header": "yes (default), or no: columns are then numbered from 1",
+        **_TIME_FORMAT,
+    },
+    "takes_columns": True,
+}
+CSV = Reader("csv", _recognises_csv, _parse_csv, **_SEPARATED)
+TSV = Reader("tsv", _recognises_tsv, _parse_tsv, **_SEPARATED)
+JSONL = Reader("jsonl", _recognises_jsonl, _parse_jsonl, _TIME_FORMAT, takes_columns=True)
+PARQUET = Reader("parquet", _recognises_parquet, None, takes_columns=True)

@@ -1,0 +1,38 @@
+"""Lines that are JSON objects, and the texts found in them."""
+
+import json
+from collections.abc import Sequence
+from typing import Any
+
+from searchveil.log.readers.source import Source
+from searchveil.log.readers.staging import Layout, literal
+
+MALFORMED = {"malformed JSON": "case when coalesce(json_valid(line), false) then json_type(line) <> 'OBJECT' else true end"}
+
+
+def json_lines(paths: Sequence[str]) -> Layout:
+    """Every line one object; `found` holds the texts at these paths, the object being parsed once."""
+    found = f"case when json_valid(line) then json_extract_string(line, [{', '.join(map(literal, paths))}]) end"
+    # JSON holds no raw control character: with one as delimiter, every line is one column.
+    return Layout({"line": "VARCHAR"}, delimiter="\x01", derived={"found": found})
+
+
+def path_of(*keys: str) -> str:
+    return "$" + "".join(f'."{key}"' for key in keys)
+
+
+def first_objects(lines: Sequence[str]) -> list[dict[str, Any]]:
+    """Those of the first lines that are objects."""
+    objects = []
+    for line in lines:
+        try:
+            value = json.loads(line)
+        except ValueError:
+            continue
+        if isinstance(value, dict):
+            objects.append(value)
+    return objects
+
+
+def keys_of(source: Source) -> list[str]:
+    return list(dict.fromkeys(key for value in first_objects(source.first_lines()) for key in value))

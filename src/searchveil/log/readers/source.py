@@ -1,0 +1,89 @@
+"""The files a log is read from: found, opened, and looked into far enough to tell their format."""
+
+import gzip
+from collections import Counter
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from glob import glob, has_magic
+from pathlib import Path
+from typing import BinaryIO, cast
+
+from searchveil.errors import InputError
+
+HEAD_BYTES = 1 << 16
+GZIP_MAGIC = b"\x1f\x8b"
+
+
+@dataclass(frozen=True)
+class Source:
+    path: str
+    head: bytes = b""  # the first bytes, unpacked; none for a path only the engine can open
+    gzipped: bool = False
+    shown: str = ""  # how messages call it: its name, or its path where two files have that name
+    position: int = 0  # among the files given
+
+    @property
+    def name(self) -> str:
+        return Path(self.path).name
+
+    def open(self) -> BinaryIO:
+        return cast(BinaryIO, gzip.open(self.path)) if self.gzipped else open(self.path, "rb", buffering=0)
+
+    def first_lines(self, most: int = 20) -> list[str]:
+        return first_lines(self.head, most)
+
+
+def first_lines(head: bytes, most: int = 20) -> list[str]:
+    """The first whole lines that are not empty, as text; what is not UTF-8 is replaced."""
+    text = head.removeprefix(b"\xef\xbb\xbf")
+    whole = text[: text.rfind(b"\n")] if len(head) >= HEAD_BYTES else text
+    lines = (line.removesuffix(b"\r").decode(errors="replace") for line in whole.split(b"\n"))
+    return [line for line in lines if line.strip()][:most]
+
+
+def find_sources(paths: str | Path | Sequence[str | Path]) -> list[Source]:
+    """Every file meant by these paths and globs, in the order given, each once."""
+    asked = [paths] if isinstance(paths, str | Path) else list(paths)
+    if not asked:
+        raise InputError("no log was named; give at least one file")
+    found: dict[str, Source] = {}
+    for path in map(str, asked):
+        for file in _expand(path):
+            found.setdefault(file, _look_into(file))
+    names = Counter(source.name for source in found.values())
+    return [
+        replace(source, position=i, shown=source.name if names[source.name] == 1 else source.path)
+        for i, source in enumerate(found.values())
+    ]
+
+
+def _expand(path: str) -> list[str]:
+    if _only_the_engine_can_open(path) or Path(path).exists():
+        return [path]
+    if not has_magic(path):
+        raise InputError(f"{path}: no such file")
+    matches = sorted(match for match in glob(path, recursive=True) if Path(match).is_file())
+    if not matches:
+        raise InputError(f"{path}: no file matches")
+    return matches
+
+
+def _only_the_engine_can_open(path: str) -> bool:
+    return "://" in path or Path(path).is_dir()
+
+
+def _look_into(path: str) -> Source:
+    if _only_the_engine_can_open(path):
+        return Source(path)
+    try:
+        with open(path, "rb") as file:
+            gzipped = file.read(2) == GZIP_MAGIC
+        source = Source(path, gzipped=gzipped)
+        with source.open() as stream:
+            head = stream.read(HEAD_BYTES)
+    except (OSError, EOFError) as problem:
+        reason = getattr(problem, "strerror", None) or problem
+        raise InputError(f"{path}: cannot be read ({reason})") from problem
+    if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        raise InputError(f"{path}: is UTF-16; type: iconv -f UTF-16 -t UTF-8 {path} > {path}.utf8")
+    return Source(path, head, gzipped)

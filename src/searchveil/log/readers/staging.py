@@ -1,0 +1,283 @@
+"""Text parsed by DuckDB, once, into a table inside it; every row that could not be read is counted and located."""
+
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cached_property
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from searchveil.errors import InputError
+from searchveil.log.readers.lines import CleanText, clean_text, nth_left
+from searchveil.log.readers.source import Source
+from searchveil.log.schema import Problem
+
+SHOWN = 5  # how many places of each problem are named
+
+# What DuckDB calls it, the worst first: a line is counted once, under the worst of its faults.
+REFUSALS = {
+    "INVALID ENCODING": "invalid UTF-8",
+    "LINE SIZE OVER MAXIMUM": "line longer than 1 MiB",
+    "UNQUOTED VALUE": "broken quotes",
+    "TOO MANY COLUMNS": "wrong number of columns",
+    "MISSING COLUMNS": "wrong number of columns",
+    "CAST": "bad {column}",
+}
+_numbers = count(1)
+
+
+def literal(text: str) -> str:
+    return "'" + text.replace("'", "''") + "'"
+
+
+def identifier(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+@dataclass(frozen=True)
+class Layout:
+    """How the lines of a file are cut into typed columns."""
+
+    columns: Mapping[str, str]  # name -> DuckDB type
+    delimiter: str = "\t"
+    quote: str = ""
+    header: bool = False
+    time_format: str | None = None
+    encoding: str = "utf-8"
+    derived: Mapping[str, str] = field(default_factory=dict)  # more columns, as SQL over the others
+
+
+@dataclass(frozen=True)
+class Workshop:
+    """The DuckDB that parses, and a folder for files that are gone when the parsing is done."""
+
+    connection: Any
+    scratch: Path
+
+    def run(self, statement: str) -> None:
+        self.connection.execute(statement)
+
+    def rows(self, statement: str) -> list[tuple[Any, ...]]:
+        fetched: list[tuple[Any, ...]] = self.connection.execute(statement).fetchall()
+        return fetched
+
+    @contextmanager
+    def in_file_order(self) -> Iterator[None]:
+        ((before,),) = self.rows("select current_setting('preserve_insertion_order')")
+        self.run("set preserve_insertion_order = true")
+        try:
+            yield
+        finally:
+            self.run(f"set preserve_insertion_order = {before}")
+
+
+@dataclass(frozen=True)
+class Parsed:
+    """A table inside the parsing DuckDB. `problem`, where it has that column, is NULL for the rows of the log."""
+
+    table: str
+    problems: tuple[Problem, ...] = ()
+
+
+@dataclass
+class Scan:
+    """Files of one layout, the rows DuckDB makes of them, and the lines it refuses."""
+
+    shop: Workshop
+    layout: Layout
+    files: list[CleanText]
+    number: int = field(default_factory=lambda: next(_numbers))
+
+    @property
+    def sql(self) -> str:
+        paths = [file.path for file in self.files]
+        return f"(select *{self._derived} from {self._read_csv(paths, f', store_rejects = true, {self._rejects}')})"
+
+    @property
+    def _derived(self) -> str:
+        return "".join(f", {sql} as {identifier(name)}" for name, sql in self.layout.derived.items())
+
+    @property
+    def _rejects(self) -> str:
+        return f"rejects_table = 'refused_{self.number}', rejects_scan = 'refusing_{self.number}'"
+
+    def _read_csv(self, paths: Iterable[str], more: str = "") -> str:
+        columns = ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in self.layout.columns.items())
+        quote = literal(self.layout.quote)
+        time_format = f", timestampformat = {literal(self.layout.time_format)}" if self.layout.time_format else ""
+        return (
+            f"read_csv([{', '.join(map(literal, paths))}], auto_detect = false, columns = {{{columns}}}, "
+            f"delim = {literal(self.layout.delimiter)}, quote = {quote}, escape = {quote}, new_line = '\\n', "
+            f"header = {self.layout.header}, compression = '{'gzip' if self.files[0].gzipped else 'none'}', "
+            f"ignore_errors = true{time_format}{more})"
+        )
+
+    @cached_property
+    def refused(self) -> dict[str, list[tuple[int, str]]]:
+        """Path -> (line, reason) of the lines DuckDB refused, in order."""
+        severity = " ".join(f"when {literal(kind)} then {rank}" for rank, kind in enumerate(REFUSALS))
+        found: dict[str, list[tuple[int, str]]] = defaultdict(list)
+        for path, line, kind, column in self.shop.rows(
+            f"select file_path, line, arg_min(error_type, rank), arg_min(column_name, rank) from ("
+            f"  select *, case error_type {severity} else {len(REFUSALS)} end * 1000 + coalesce(column_idx, 0) as rank"
+            f"  from refused_{self.number} join refusing_{self.number} using (scan_id, file_id)"
+            f") group by all order by file_path, line"
+        ):
+            found[path].append((line, REFUSALS.get(kind, kind.lower()).format(column=column)))
+        return found
+
+    def locate(self, conditions: Mapping[str, str], enough: int = SHOWN) -> dict[str, list[str]]:
+        """Where the first rows are that meet each condition: a second look, taken only when something is wrong."""
+        places: dict[str, list[str]] = {reason: [] for reason in conditions}
+        for file in self.files:
+            wanted = {reason: sql for reason, sql in conditions.items() if len(places[reason]) < enough}
+            if not wanted:
+                break
+            firsts = ", ".join(f"min(n, {enough}) filter (where {sql})" for sql in wanted.values())
+            # DuckDB checks only the columns it is asked for; the same lines must be refused as the first time.
+            every_column = ", ".join(f"count({identifier(name)})" for name in self.layout.columns)
+            with self.shop.in_file_order():
+                (found,) = self.shop.rows(
+                    f"select {firsts}, {every_column} from "
+                    f"(select row_number() over () as n, *{self._derived} from {self._read_csv([file.path])})"
+                )
+            refused = np.array([line for line, _ in self.refused[file.path]], np.int64)
+            for reason, rows in zip(wanted, found, strict=False):
+                places[reason] += [self._place(file, row, refused) for row in rows or ()]
+        return {reason: found[:enough] for reason, found in places.items()}
+
+    def _place(self, file: CleanText, row: int, refused: npt.NDArray[np.int64]) -> str:
+        line = nth_left(row + self.layout.header, refused)
+        return f"{file.source.shown}:{file.original_line(line)}"
+
+
+class Tally:
+    """Counts problems by reason and keeps their first places, file by file in the order given."""
+
+    def __init__(self) -> None:
+        self.rows: Counter[str] = Counter()
+        self.first: dict[str, list[str]] = defaultdict(list)
+
+    def add(self, reason: str, rows: int, first: Iterable[str] = ()) -> None:
+        if rows:
+            self.rows[reason] += rows
+            self.first[reason] += first
+
+    def sort(self, files: Sequence[str]) -> None:
+        """Put the places in the order of the files and of their lines."""
+        for places in self.first.values():
+            places.sort(key=lambda place: (files.index(place.rpartition(":")[0]), int(place.rpartition(":")[2])))
+
+    def problems(self) -> tuple[Problem, ...]:
+        return tuple(
+            Problem(reason, rows, tuple(self.first[reason][:SHOWN])) for reason, rows in self.rows.most_common()
+        )
+
+
+@dataclass(frozen=True)
+class Part:
+    """Files of one layout, and the SQL over its columns that makes the log's columns and finds the bad rows."""
+
+    layout: Layout
+    sources: Sequence[Source]
+    outputs: Mapping[str, str]  # column of the log -> SQL
+    checks: Mapping[str, str]  # reason -> SQL that is true for a bad row; the first one that is true counts
+
+
+@dataclass
+class Staged:
+    table: str
+    scans: list[Scan]
+    tally: Tally
+
+    def parsed(self) -> Parsed:
+        return Parsed(self.table, self.tally.problems())
+
+
+def stage(shop: Workshop, *parts: Part) -> Staged:
+    """One pass over all files into one table: the outputs, and in `problem` which check a row failed, if any."""
+    scans = [(part, scan) for part in parts for scan in _scans(shop, part)]
+    reasons = list(dict.fromkeys(reason for part in parts for reason in part.checks))
+    table = f"parsed_{next(_numbers)}"
+    selects = " union all ".join(_select(part, scan, reasons) for part, scan in scans)
+    try:
+        shop.run(f"create temp table {table} as {selects}")
+    except Exception as problem:
+        first_line = str(problem).split("\n")[0]
+        named = ", ".join(file.source.shown for _, scan in scans for file in scan.files)
+        raise InputError(f"{named}: cannot be parsed ({first_line})") from problem
+    staged = Staged(table, [scan for _, scan in scans], Tally())
+    _count_lines_left_out(staged)
+    found = dict(shop.rows(f"select problem, count(*) from {table} group by all"))
+    _check_that_nothing_is_lost(staged, sum(found.values()))
+    _count_bad_rows(staged, scans, {reasons[code]: rows for code, rows in found.items() if code is not None})
+    sources = sorted((source for part in parts for source in part.sources), key=lambda source: source.position)
+    staged.tally.sort([source.shown for source in sources])
+    return staged
+
+
+def _scans(shop: Workshop, part: Part) -> list[Scan]:
+    def clean(source: Source) -> CleanText:
+        return clean_text(source, shop.scratch, quote=part.layout.quote, encoding=part.layout.encoding)
+
+    with ThreadPoolExecutor() as threads:  # unpacking and searching bytes happen outside the interpreter's lock
+        files = list(threads.map(clean, part.sources))
+    packed = [file for file in files if file.gzipped]
+    plain = [file for file in files if not file.gzipped]
+    return [Scan(shop, part.layout, group) for group in (plain, packed) if group]
+
+
+def _select(part: Part, scan: Scan, reasons: list[str]) -> str:
+    outputs = ", ".join(f"{sql} as {identifier(name)}" for name, sql in part.outputs.items())
+    failed = " ".join(f"when {sql} then {reasons.index(reason)}" for reason, sql in part.checks.items())
+    return f"select {outputs}, (case {failed} end)::utinyint as problem from {scan.sql}"
+
+
+def _count_lines_left_out(staged: Staged) -> None:
+    for scan in staged.scans:
+        for file in scan.files:
+            for reason, lines in file.removed.items():
+                staged.tally.add(reason, len(lines), [f"{file.source.shown}:{line}" for line in lines[:SHOWN]])
+            by_reason: dict[str, list[int]] = defaultdict(list)
+            for line, reason in scan.refused[file.path]:
+                by_reason[reason].append(line)
+            for reason, refused in by_reason.items():
+                places = [f"{file.source.shown}:{file.original_line(line)}" for line in refused[:SHOWN]]
+                staged.tally.add(reason, len(refused), places)
+
+
+def _check_that_nothing_is_lost(staged: Staged, rows: int) -> None:
+    files = [(scan, file) for scan in staged.scans for file in scan.files]
+    if any(file.lines is None for _, file in files):
+        return  # quoted values may hold line ends, so that lines are not rows
+    lines = sum(file.lines or 0 for _, file in files)
+    headers = sum(scan.layout.header for scan, _ in files)
+    left_out = sum(staged.tally.rows.values())
+    if rows + left_out + headers != lines:
+        names = ", ".join(file.source.shown for _, file in files)
+        raise InputError(
+            f"{names}: of {lines} lines, {lines - headers - left_out - rows} are neither read nor refused; "
+            "please report this with the file's first line"
+        )
+
+
+def _count_bad_rows(staged: Staged, scans: list[tuple[Part, Scan]], found: Mapping[str, int]) -> None:
+    if not found:
+        return
+    first: dict[str, list[str]] = defaultdict(list)
+    for part, scan in scans:
+        earlier = "false"
+        conditions = {}
+        for reason, sql in part.checks.items():  # a row counts for the first check it fails
+            conditions[reason] = f"({sql}) and not coalesce({earlier}, false)"
+            earlier = f"({earlier} or coalesce({sql}, false))"
+        for reason, places in scan.locate({r: sql for r, sql in conditions.items() if r in found}).items():
+            first[reason] += places
+    for reason, rows in found.items():
+        staged.tally.add(reason, rows, first[reason])

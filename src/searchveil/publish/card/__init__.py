@@ -1,0 +1,8 @@
+"""What a release says about itself: a card for people, Croissant for catalogues, the deployment registry's record."""
+
+from searchveil.publish.card.croissant import croissant
+from searchveil.publish.card.deployment import deployment
+from searchveil.publish.card.description import DataFile, Description
+from searchveil.publish.card.readme import readme
+
+__all__ = ["DataFile", "Description", "croissant", "deployment", "readme"]

@@ -1,0 +1,90 @@
+"""The facts that every card repeats, gathered once."""
+
+from dataclasses import dataclass
+from math import exp, expm1
+
+import pyarrow as pa
+
+from searchveil.publish.mechanism import Plan
+
+TO_FILL_IN = "to be filled in by the publisher"
+
+
+@dataclass(frozen=True)
+class DataFile:
+    """One table as it lies in the folder."""
+
+    table: str
+    name: str
+    media_type: str
+    schema: pa.Schema
+    rows: int
+    size: int
+    sha256: str
+
+
+@dataclass(frozen=True)
+class Description:
+    plan: Plan
+    files: tuple[DataFile, ...]
+    date: str
+    version: str
+    in_ledger: bool
+
+    @property
+    def title(self) -> str:
+        return f"Search log release: {self.plan.item} by {self.plan.method}"
+
+    @property
+    def name(self) -> str:
+        """The title for machines: letters, digits and hyphens."""
+        words = f"search log {self.plan.item} {self.plan.method}".lower()
+        return "-".join("".join(letter if letter.isalnum() else " " for letter in words).split())
+
+    @property
+    def factor(self) -> float:
+        """e^ε: how much more likely one user can make any outcome (δ aside)."""
+        return exp(min(700.0, self.plan.guarantee.epsilon))
+
+    @property
+    def most_it_can_tell(self) -> float:
+        """The belief, out of 1, to which an even guess about one user can be moved at most (δ aside)."""
+        return 1 / (1 + exp(-self.plan.guarantee.epsilon))
+
+    @property
+    def selection(self) -> str:
+        """How selection biases the published counts; exact where the parameters say how items were selected.
+
+        By convention, `second_threshold` is the T of "published if and only if the noisy count is at least T",
+        `noise_scale` the scale of that discrete Laplace noise, and `count_scale`, where there is one, that of the fresh
+        noise in the published count; without it the noisy count that was compared with T is itself published.
+        """
+        parameters = self.plan.parameters
+        threshold, scale = parameters.get("second_threshold"), parameters.get("noise_scale")
+        if threshold is None or scale is None:
+            return SELECTION_IN_GENERAL
+        selected = (
+            f"A published count is not the true count: discrete Laplace noise of scale {scale:g} was added to every "
+            f"count, and an item is in the data only because its noisy count reached {threshold:g}. An item that is "
+            "missing may still have been searched for often."
+        )
+        if "count_scale" in parameters:
+            return selected + (
+                f" The published count carries fresh noise of scale {parameters['count_scale']:g} instead, and is "
+                "right on average."
+            )
+        # Beyond its centre discrete Laplace noise has no memory: where it had to bridge a gap to the threshold, it
+        # exceeds the gap by a geometric number of mean 1 / expm1(1 / scale), however wide the gap was.
+        return selected + (
+            f" That same noisy count is published, so low published counts are too high on average: an item whose true "
+            f"count is at most {threshold:g} is published, if at all, with a count that averages "
+            f"{threshold + 1 / expm1(1 / scale):.4g}, whatever its true count. The further a true count lies above "
+            f"{threshold:g}, the smaller the bias."
+        )
+
+
+SELECTION_IN_GENERAL = (
+    "Where noise was added to a count, it is part of the published number. Where items were selected by a noisy count "
+    "and that same count is published, low published counts are too high on average. An item that is missing may still "
+    "have been searched for often."
+)

@@ -1,0 +1,78 @@
+"""The promise as a record and as a sentence."""
+
+import json
+from math import exp, inf
+
+import pytest
+
+from searchveil.privacy.guarantee import Guarantee
+
+PROMISE = Guarantee(
+    "approximate", 1.0, 1e-6, "docs/guarantees.md#x", assumed_public=("the pool",), unprotected=("the time of day",)
+)
+NONE = Guarantee.no_differential_privacy("docs/k-anonymity.md", ("Counts are exact.",))
+
+
+def test_the_record_has_exactly_these_fields_and_survives_json() -> None:
+    record = PROMISE.to_json()
+    assert set(record) == {
+        "notion",
+        "epsilon",
+        "delta",
+        "unit",
+        "neighbours",
+        "assumed_public",
+        "unprotected",
+        "caveats",
+        "proof",
+    }
+    assert json.loads(json.dumps(record, allow_nan=False)) == record
+    assert record["unit"] == "user"
+    assert record["assumed_public"] == ["the pool"]
+
+
+def test_the_sentence_says_what_who_and_on_what_conditions() -> None:
+    sentence = str(PROMISE)
+    assert "(1, 1e-06)-differentially private" in sentence
+    assert "adding or removing one user's whole history" in sentence
+    assert "Taken as public: the pool." in sentence
+    assert "Not protected: the time of day." in sentence
+
+
+@pytest.mark.parametrize(
+    ("notion", "words"),
+    [
+        ("probabilistic", "probabilistically differentially private"),
+        ("indistinguishable", "indistinguishable (the same inequality"),
+    ],
+)
+def test_other_notions_are_not_sold_as_differential_privacy(notion: str, words: str) -> None:
+    promise = Guarantee(notion, 2.0, 0.25, "x", neighbours="replace-one")  # type: ignore[arg-type]
+    assert f"(2, 0.25)-{words}" in str(promise)
+    assert "replacing one user's whole history by any other" in str(promise)
+
+
+def test_no_guarantee_says_so_first() -> None:
+    assert str(NONE).startswith("This release is NOT differentially private.")
+    assert "Counts are exact." in str(NONE)
+    assert not NONE.is_private
+    record = NONE.to_json()
+    assert (record["notion"], record["epsilon"], record["delta"]) == ("none", None, 1.0), "JSON has no infinity"
+    json.dumps(record, allow_nan=False)
+    assert NONE.epsilon == inf
+
+
+def test_replacing_is_removing_and_adding() -> None:
+    replaced = PROMISE.under("replace-one")
+    assert replaced.neighbours == "replace-one"
+    assert replaced.epsilon == 2.0
+    assert replaced.delta == pytest.approx((1 + exp(1)) * 1e-6)
+    assert Guarantee("approximate", 5.0, 0.1, "x").under("replace-one").delta == 1.0
+    assert replaced.assumed_public == PROMISE.assumed_public
+
+
+def test_the_same_neighbours_change_nothing_and_the_reverse_is_not_implied() -> None:
+    assert PROMISE.under("add-remove") is PROMISE
+    assert NONE.under("replace-one") is NONE
+    with pytest.raises(ValueError, match="does not imply"):
+        PROMISE.under("replace-one").under("add-remove")

@@ -1,0 +1,404 @@
+"""The ledger refuses, remembers and survives: checked with real processes, real kills and damaged files."""
+
+import json
+import os
+import random
+import signal
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import time
+from dataclasses import replace
+from fractions import Fraction
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from searchveil.errors import BudgetRefused, InputError
+from searchveil.privacy.guarantee import Guarantee, Neighbours, Notion
+from searchveil.privacy.ledger import Ledger
+
+# A process that reserves 0.3 in the ledger named on its command line. `pause` says "ready" and waits for a line.
+PROCESS = """
+import sys
+from types import SimpleNamespace
+from searchveil.errors import BudgetRefused
+from searchveil.privacy.guarantee import Guarantee
+from searchveil.privacy.ledger import Ledger
+
+def pause():
+    print("ready", flush=True)
+    sys.stdin.readline()
+
+plan = SimpleNamespace(method="m", item="query", parameters={}, guarantee=Guarantee("approximate", 0.3, 1e-7, "test"))
+"""
+MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # for many small ledgers: no disk to wait for
+# Makes that process pause when its reservation is in the file but not committed.
+BEFORE_THE_COMMIT = """
+import sqlite3
+class Stops(sqlite3.Connection):
+    def execute(self, statement, *values):
+        if statement == "COMMIT":
+            pause()
+        return super().execute(statement, *values)
+connect = sqlite3.connect
+sqlite3.connect = lambda *given, **named: connect(*given, **named, factory=Stops)
+"""
+BUDGET: dict[str, Any] = {"budget_epsilon": 1.0, "budget_delta": 1e-6}
+
+
+def plan(
+    epsilon: float = 0.1, delta: float = 0.0, notion: Notion = "approximate", neighbours: Neighbours = "add-remove"
+) -> Any:
+    """What `reserve` reads of a Plan, without importing what a Plan needs."""
+    guarantee = Guarantee(notion, epsilon, delta, "test", neighbours=neighbours, caveats=("a caveat",))
+    return SimpleNamespace(method="zealous", item="query", parameters={"per_user": 5}, guarantee=guarantee)
+
+
+def started(program: str, ledger: Path) -> "subprocess.Popen[str]":
+    return subprocess.Popen(
+        [sys.executable, "-c", PROCESS + program, str(ledger)],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    )
+
+
+def intact(path: Path) -> bool:
+    file = sqlite3.connect(path)
+    try:
+        return bool(file.execute("PRAGMA integrity_check").fetchone()[0] == "ok")
+    finally:
+        file.close()
+
+
+def test_a_reservation_is_recorded_whole(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "l.db", **BUDGET)
+    entry = ledger.reserve(plan(0.25, 1e-7, "probabilistic"))
+    assert (entry.id, entry.status, entry.out, entry.epsilon, entry.delta) == (1, "reserved", None, 0.25, 1e-7)
+    assert entry.time.endswith("+00:00")
+    assert entry.parameters == {"per_user": 5}
+    assert entry.guarantee["notion"] == "probabilistic"
+    assert entry.guarantee["caveats"] == ["a caveat"]
+    assert "implies" in entry.counted_as
+
+    entry.written(tmp_path / "out")
+    (again,) = Ledger.open(tmp_path / "l.db").spent().entries
+    assert again == replace(entry, status="written", out=str(tmp_path / "out"))
+    assert json.loads(json.dumps(ledger.spent().to_json()))["entries"][0]["status"] == "written"
+
+
+def test_ten_tenths_fit_a_budget_of_one_and_nothing_more(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "l.db", **BUDGET)
+    for _ in range(10):
+        ledger.reserve(plan(0.1, 1e-7))
+    with pytest.raises(BudgetRefused) as refused:
+        ledger.reserve(plan(5e-324))
+    assert refused.value.exit_code == 3
+    spent = ledger.spent()
+    assert (spent.basic_epsilon, spent.basic_delta) == (1.0, 1e-6)
+
+
+def test_a_refusal_says_what_would_fit(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "l.db", **BUDGET)
+    ledger.reserve(plan(0.8, 2e-7))
+    with pytest.raises(BudgetRefused) as refused:
+        ledger.reserve(plan(0.5, 1e-7))
+    assert str(refused.value) == (
+        "budget refused: asked ε = 0.5, δ = 1e-07; already spent ε = 0.8, δ = 2e-07 in 1 release; "
+        "budget ε = 1, δ = 1e-06; still fits: ε ≤ 0.2, δ ≤ 8e-07"
+    )
+    ledger.reserve(plan(0.2, 8e-7))
+
+
+def test_delta_has_a_budget_of_its_own(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "l.db", budget_epsilon=1, budget_delta=0)
+    with pytest.raises(BudgetRefused):
+        ledger.reserve(plan(0.1, 1e-9))
+    ledger.reserve(plan(1.0))
+
+
+@settings(max_examples=25, deadline=None)
+@given(
+    st.lists(st.tuples(st.floats(0, 0.6), st.floats(0, 6e-7)), max_size=8),
+    st.floats(0.1, 1),
+    st.randoms(use_true_random=False),
+)
+def test_it_never_overspends_and_order_does_not_matter(
+    asked: list[tuple[float, float]], budget: float, shuffler: random.Random
+) -> None:
+    with tempfile.TemporaryDirectory(dir=MEMORY) as folder:
+        ledger = Ledger.open(Path(folder) / "l.db", budget_epsilon=budget, budget_delta=1e-6)
+        admitted: list[tuple[float, float]] = []
+        for pair in asked:
+            total = [sum(map(Fraction, map(repr, column))) for column in zip(*admitted, pair, strict=True)]
+            if total[0] <= Fraction(repr(budget)) and total[1] <= Fraction("1e-6"):
+                ledger.reserve(plan(*pair))
+                admitted.append(pair)
+            else:
+                with pytest.raises(BudgetRefused):
+                    ledger.reserve(plan(*pair))
+        spent = ledger.spent()
+        assert [(entry.epsilon, entry.delta) for entry in spent.entries] == admitted
+        assert spent.basic_epsilon <= budget
+        assert spent.basic_delta <= 1e-6
+        assert spent.best_epsilon <= spent.basic_epsilon
+
+        shuffler.shuffle(admitted)
+        other = Ledger.open(Path(folder) / "other.db", budget_epsilon=budget, budget_delta=1e-6)
+        for pair in admitted:
+            other.reserve(plan(*pair))
+        again = other.spent()
+        assert (again.basic_epsilon, again.basic_delta) == (spent.basic_epsilon, spent.basic_delta)
+
+
+def test_eight_processes_cannot_overspend(tmp_path: Path) -> None:
+    path = tmp_path / "l.db"
+    program = """
+pause()
+try:
+    ledger = Ledger.open(sys.argv[1], budget_epsilon=1.0, budget_delta=1e-6)
+    print("entry", ledger.reserve(plan).id)
+except BudgetRefused as refused:
+    print(refused)
+"""
+    processes = [started(program, path) for _ in range(8)]  # the file does not exist: they also race to create it
+    for process in processes:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+    for process in processes:
+        assert process.stdin is not None
+        process.stdin.write("go\n")
+        process.stdin.flush()
+    answers = [process.communicate() for process in processes]
+    assert [stderr for _, stderr in answers] == [""] * 8
+    lines = [stdout.strip() for stdout, _ in answers]
+    assert sorted(line for line in lines if line.startswith("entry")) == ["entry 1", "entry 2", "entry 3"]
+    assert sum("budget refused: asked ε = 0.3" in line for line in lines) == 5
+    assert Ledger.open(path).spent().basic_epsilon == 0.9
+
+
+def test_a_reservation_under_way_is_waited_for_and_counted(tmp_path: Path) -> None:
+    path = tmp_path / "l.db"
+    Ledger.open(path, budget_epsilon=0.5, budget_delta=1e-6)
+    first = started(BEFORE_THE_COMMIT + "print(Ledger.open(sys.argv[1]).reserve(plan).id)", path)
+    assert first.stdout is not None
+    assert first.stdout.readline() == "ready\n"
+    reserve = "print('ready', flush=True)\ntry: ledger.reserve(plan)\nexcept BudgetRefused as refused: print(refused)"
+    second = started("ledger = Ledger.open(sys.argv[1])\n" + reserve, path)
+    assert second.stdout is not None
+    assert second.stdout.readline() == "ready\n"
+    time.sleep(0.5)  # so that the second is most likely waiting; if it is not, the test is easier to pass, never harder
+    assert first.communicate("go\n") == ("1\n", "")
+    answer, complaint = second.communicate()
+    assert complaint == ""
+    assert "already spent ε = 0.3" in answer
+
+
+def test_killed_between_reserve_and_write_the_budget_is_spent(tmp_path: Path) -> None:
+    path = tmp_path / "l.db"
+    Ledger.open(path, **BUDGET)
+    with started("entry = Ledger.open(sys.argv[1]).reserve(plan); pause(); entry.written('out')", path) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGKILL)
+    spent = Ledger.open(path).spent()
+    assert spent.basic_epsilon == 0.3
+    assert [entry.status for entry in spent.entries] == ["reserved"]
+
+
+def test_killed_before_the_commit_nothing_is_spent_and_the_lock_is_gone(tmp_path: Path) -> None:
+    path = tmp_path / "l.db"
+    Ledger.open(path, **BUDGET)
+    with started(BEFORE_THE_COMMIT + "Ledger.open(sys.argv[1]).reserve(plan)", path) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        process.send_signal(signal.SIGKILL)
+    assert intact(path)
+    assert Ledger.open(path).spent().entries == ()
+    Ledger.open(path).reserve(plan())
+
+
+def test_killed_at_any_moment_what_was_answered_is_recorded(tmp_path: Path) -> None:
+    path = tmp_path / "l.db"
+    Ledger.open(path, budget_epsilon=1e6, budget_delta=0.1)
+    program = """
+ledger = Ledger.open(sys.argv[1])
+while True:
+    print(ledger.reserve(plan).id, flush=True)
+"""
+    answered: list[int] = []
+    for lines in (1, 2, 5, 11, 23):
+        with started(program, path) as process:
+            assert process.stdout is not None
+            answered += [int(process.stdout.readline()) for _ in range(lines)]
+            process.send_signal(signal.SIGKILL)
+            answered += [int(line) for line in process.stdout.read().splitlines()]
+        assert intact(path)
+        recorded = [entry.id for entry in Ledger.open(path).spent().entries]
+        assert recorded == list(range(1, len(recorded) + 1))
+        assert len(recorded) - 1 <= max(answered) <= len(recorded), "only the one being made may be recorded unanswered"
+        answered += [recorded[-1]]
+
+
+def test_two_ledgers_are_two_accounts(tmp_path: Path) -> None:
+    small = Ledger.open(tmp_path / "small.db", budget_epsilon=0.1, budget_delta=0)
+    large = Ledger.open(tmp_path / "large.db", budget_epsilon=2, budget_delta=1e-6)
+    large.reserve(plan(1.0, 1e-7))
+    with pytest.raises(BudgetRefused):
+        small.reserve(plan(1.0, 1e-7))
+    assert small.spent().entries == ()
+    assert large.spent().basic_epsilon == 1
+
+
+def test_a_new_ledger_needs_a_budget(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="--budget-epsilon 1 --budget-delta 1e-6"):
+        Ledger.open(tmp_path / "l.db", budget_epsilon=1)
+    assert list(tmp_path.iterdir()) == []
+
+
+@pytest.mark.parametrize(
+    ("asked", "named"),
+    [
+        ({"budget_epsilon": 2.0}, "--budget-epsilon 1.0, not 2.0"),
+        ({"budget_delta": 0.5}, "--budget-delta 1e-06, not 0.5"),
+        ({"neighbours": "replace-one"}, "--budget-neighbours add-remove, not replace-one"),
+        ({"composition": "pld"}, "--budget-composition basic, not pld"),
+    ],
+)
+def test_a_ledger_keeps_its_budget(tmp_path: Path, asked: dict[str, Any], named: str) -> None:
+    Ledger.open(tmp_path / "l.db", **BUDGET)
+    assert Ledger.open(tmp_path / "l.db", **BUDGET) == Ledger.open(tmp_path / "l.db")
+    with pytest.raises(InputError, match=named):
+        Ledger.open(tmp_path / "l.db", **asked)
+
+
+@pytest.mark.parametrize(
+    "budget", [(0.0, 0.0), (-1.0, 0.0), (float("inf"), 0.0), (float("nan"), 0.0), (1.0, 1.0), (1.0, -0.1)]
+)
+def test_a_budget_must_be_one(tmp_path: Path, budget: tuple[float, float]) -> None:
+    with pytest.raises(InputError, match="--budget-"):
+        Ledger.open(tmp_path / "l.db", budget_epsilon=budget[0], budget_delta=budget[1])
+
+
+def test_neighbours_are_converted_where_that_is_true(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "l.db", budget_epsilon=1, budget_delta=1e-5, neighbours="replace-one")
+    entry = ledger.reserve(plan(0.25, 1e-6, "probabilistic"))
+    assert entry.epsilon == 0.5
+    assert entry.delta == pytest.approx(1e-6 * (1 + 2.718281828459045**0.25), rel=1e-14)
+    assert entry.delta > Guarantee("approximate", 0.25, 1e-6, "test").under("replace-one").delta, "rounded outwards"
+    assert entry.guarantee["epsilon"] == 0.25, "the release's own guarantee is kept as it is"
+    assert ledger.reserve(plan(0.5, neighbours="replace-one")).epsilon == 0.5
+
+
+def test_neighbours_are_not_converted_where_it_is_not(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "l.db", **BUDGET)
+    with pytest.raises(InputError, match=r"--neighbours add-remove .* --budget-neighbours replace-one"):
+        ledger.reserve(plan(neighbours="replace-one"))
+    assert ledger.spent().entries == ()
+
+
+def test_units_do_not_mix(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "l.db", **BUDGET)
+    ledger.reserve(plan())
+    daily = plan()
+    daily.guarantee = replace(daily.guarantee, unit="user-day")
+    with pytest.raises(InputError, match=r"per user .* per user-day"):
+        ledger.reserve(daily)
+
+
+def test_no_differential_privacy_is_refused_by_any_budget(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "l.db", budget_epsilon=1e300, budget_delta=0.999)
+    anonymous = plan()
+    anonymous.guarantee = Guarantee.no_differential_privacy("test", ("k-anonymity only",))
+    with pytest.raises(BudgetRefused, match="no finite cost"):
+        ledger.reserve(anonymous)
+
+
+def test_optimal_composition_admits_more_and_says_what_it_assumes(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "l.db", budget_epsilon=2, budget_delta=1e-5, composition="pld")
+    releases = 0
+    while ledger.spent().best_epsilon < 1.9:
+        ledger.reserve(plan(0.1))
+        releases += 1
+    assert releases > 20
+    with pytest.raises(BudgetRefused, match=r"still fits: ε ≤ 0\.\d+ at the δ asked") as refused:
+        ledger.reserve(plan(0.5))
+    spent = ledger.spent()
+    assert spent.best_epsilon <= 2 < spent.basic_epsilon
+    assert "fixed before the first" in spent.to_json()["budget"]["rule"]
+    ledger.reserve(plan(float(str(refused.value).split("ε ≤ ")[1].split(" ")[0])))
+
+
+@pytest.mark.parametrize("damage", ["text", "cut", "overwritten", "other database", "negative cost"])
+def test_a_damaged_ledger_is_one_clear_line(tmp_path: Path, damage: str) -> None:
+    path = tmp_path / "l.db"
+    Ledger.open(path, **BUDGET).reserve(plan())
+    content = path.read_bytes()
+    match damage:
+        case "text":
+            path.write_text("the searches of nobody\n" * 100)
+        case "cut":
+            path.write_bytes(content[: len(content) // 2])
+        case "overwritten":
+            path.write_bytes(content[:4096] + b"\xff" * (len(content) - 4096))
+        case _:
+            other = sqlite3.connect(path)
+            if damage == "negative cost":
+                other.execute("DROP TRIGGER cost_is_fixed")
+                other.execute("UPDATE entry SET epsilon = '-5'")
+            else:
+                other.execute("PRAGMA application_id = 0")
+            other.commit()
+            other.close()
+    with pytest.raises(InputError, match=r"not a ledger|not a searchveil ledger") as complaint:
+        Ledger.open(path, **BUDGET).reserve(plan())
+    assert "\n" not in str(complaint.value)
+
+
+def test_what_is_spent_cannot_be_edited_by_accident(tmp_path: Path) -> None:
+    path = tmp_path / "l.db"
+    Ledger.open(path, **BUDGET).reserve(plan())
+    file = sqlite3.connect(path)
+    for statement in ("DELETE FROM entry", "UPDATE entry SET epsilon = '0'", "UPDATE account SET budget_epsilon = '9'"):
+        with pytest.raises(sqlite3.IntegrityError):
+            file.execute(statement)
+    file.close()
+
+
+def test_a_ledger_that_cannot_be_is_one_clear_line(tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("x")
+    for path in (tmp_path / "missing" / "l.db", tmp_path / "file" / "l.db", tmp_path):
+        with pytest.raises(InputError) as complaint:
+            Ledger.open(path, **BUDGET)
+        assert str(path) in str(complaint.value)
+        assert "\n" not in str(complaint.value)
+
+
+def test_a_ledger_that_vanished_is_not_begun_anew(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "l.db", **BUDGET)
+    (tmp_path / "l.db").unlink()
+    with pytest.raises(InputError, match="nothing was released"):
+        ledger.reserve(plan())
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_budget_exchanged_meanwhile_is_noticed(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "l.db", **BUDGET)
+    (tmp_path / "l.db").unlink()
+    Ledger.open(tmp_path / "l.db", budget_epsilon=0.01, budget_delta=0)
+    with pytest.raises(InputError, match="replaced"):
+        ledger.reserve(plan())
+
+
+def test_an_odd_name_is_just_a_name(tmp_path: Path) -> None:
+    path = tmp_path / "log of 100% ? #1 é.db"
+    Ledger.open(path, **BUDGET).reserve(plan())
+    assert path.is_file()
+    assert len(Ledger.open(path).spent().entries) == 1
