@@ -275,8 +275,12 @@ def table_of(measured: list[Line]) -> str:
 
 
 def replace_section(page: str, name: str, content: str) -> str:
-    pattern = re.compile(rf"(<!-- {name} -->\n).*?(\n<!-- end {name} -->)", re.DOTALL)
-    return pattern.sub(lambda found: found[1] + content + found[2], page)
+    start, end = f"<!-- {name} -->\n", f"<!-- end {name} -->"
+    before, found, rest = page.partition(start)
+    _, also_found, after = rest.partition(end)
+    if not (found and also_found):
+        raise ValueError(f"the page has no section marked {start.strip()} ... {end}")
+    return f"{before}{start}{content}\n{end}{after}"
 
 
 def main() -> int:

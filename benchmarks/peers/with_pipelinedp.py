@@ -1,8 +1,9 @@
 # mypy: ignore-errors
 """PipelineDP on its local backend. Read against version 0.3.
 
-`post_aggregation_thresholding` spends the whole budget on one noisy count that also decides what is published; its default
-would halve the budget between the two and publish fewer. A user's limit is applied to distinct queries, by sampling.
+`post_aggregation_thresholding` spends the whole budget on one noisy count that also decides what is published; its
+default would halve the budget between the two and publish fewer. A user's limit is applied to distinct queries, by
+sampling. Its other backends hand every row to Python processes of Beam or Spark.
 """
 
 import pipeline_dp
@@ -34,7 +35,9 @@ def release(task: Task) -> Outcome:
     accountant.compute_budgets()
     published = [metrics.privacy_id_count for _, metrics in counts]
     strategy = selection.create_partition_strategy(task.variant, task.epsilon, task.delta, task.per_user)
-    return Outcome(len(published), sum(published), f"continuous {task.variant}, published from {strategy.threshold:.1f}")
+    return Outcome(
+        len(published), sum(published), f"continuous {task.variant}, published from {strategy.threshold:.1f}"
+    )
 
 
 answer(release)

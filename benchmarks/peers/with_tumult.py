@@ -1,8 +1,8 @@
 # mypy: ignore-errors
 """Tumult Analytics on a local Spark. Read against version 0.21.
 
-Its public way takes two questions: which queries (`get_groups`, which hides the counts it found them by) and how many users
-asked each. Each gets half of ε; the first gets all of δ, which it divides by k·e^ε for k rows of a user.
+Its public way takes two questions: which queries (`get_groups`, which hides the counts it found them by) and how many
+users asked each. Each gets half of ε; the first gets all of δ, which it divides by k·e^ε for k rows of a user.
 """
 
 import os
@@ -43,9 +43,7 @@ def release(task: Task) -> Outcome:
         dataframe=spark.read.parquet(task.log).select("user", "query"),
         protected_change=AddRowsWithID("user"),
     )
-    kept = (
-        QueryBuilder("log").enforce(MaxGroupsPerID("query", task.per_user)).enforce(MaxRowsPerGroupPerID("query", 1))
-    )
+    kept = QueryBuilder("log").enforce(MaxGroupsPerID("query", task.per_user)).enforce(MaxRowsPerGroupPerID("query", 1))
     queries = session.evaluate(kept.get_groups(["query"]), ApproxDPBudget(half, task.delta))
     counting = kept.groupby(KeySet.from_dataframe(queries)).count()
     counts = [row["count"] for row in session.evaluate(counting, ApproxDPBudget(half, 0)).collect()]

@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from searchveil.errors import BudgetRefused as BudgetRefused
     from searchveil.errors import InputError as InputError
     from searchveil.errors import SearchveilError as SearchveilError
+    from searchveil.items.pool import QueryPool as QueryPool
     from searchveil.log import SearchLog as SearchLog
     from searchveil.log.demo import write_demo as write_demo
     from searchveil.log.normalize import Normalization as Normalization
@@ -30,6 +31,8 @@ if TYPE_CHECKING:
     from searchveil.publish.korolova import Korolova as Korolova
     from searchveil.publish.mechanism import Plan as Plan
     from searchveil.publish.mechanism import Release as Release
+    from searchveil.publish.safelog_click import SafeLogClick as SafeLogClick
+    from searchveil.publish.safelog_session import SafeLogSession as SafeLogSession
     from searchveil.publish.zealous import Zealous as Zealous
 
 # Loaded when first asked for: `searchveil --help` must not wait for the engines.
@@ -50,6 +53,9 @@ _WHERE = {
     "Korolova": "publish.korolova",
     "Plan": "publish.mechanism",
     "Release": "publish.mechanism",
+    "QueryPool": "items.pool",
+    "SafeLogClick": "publish.safelog_click",
+    "SafeLogSession": "publish.safelog_session",
     "Zealous": "publish.zealous",
 }
 __all__ = ["__version__", *_WHERE]

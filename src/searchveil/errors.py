@@ -9,7 +9,7 @@ class InputError(SearchveilError):
     """The input or a parameter is wrong; the message says what, where, and what to type instead."""
 
 
-class BudgetRefused(SearchveilError):
+class BudgetRefused(SearchveilError):  # noqa: N818 (refusing is a normal outcome)
     """The ledger's budget does not cover the release; nothing was computed or written."""
 
     exit_code = 3

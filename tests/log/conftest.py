@@ -9,8 +9,13 @@ import pytest
 # The functions that run in Spark's workers need the interpreter that runs the tests.
 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
 
-# Advice of DuckDB and pandas to ibis and pyspark; the calls are not ours to change.
-NOT_OURS = ("ignore:fetch_arrow_table:DeprecationWarning", "ignore:The copy keyword is deprecated")
+# What DuckDB, pandas and Python hold against ibis and pyspark; the calls are not ours to change.
+NOT_OURS = (
+    "ignore:fetch_arrow_table:DeprecationWarning",
+    "ignore:The copy keyword is deprecated",
+    "ignore:unclosed <socket:ResourceWarning",
+    "ignore:The 'future.infer_string' option is deprecated",
+)
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -102,9 +102,12 @@ def test_ubi_queries_joined_to_their_clicks(tmp_path: Path, duckdb_engine: Engin
 
 
 @pytest.mark.parametrize(
-    "time", ["2024-05-01T12:00:00Z", "2024-05-01T14:00:00+02:00", "2024-05-01T12:00:00+0000", "2024-05-01 12:00:00"]
-    + [1714564800000, "1714564800000", 1714564800]
-)  # fmt: skip
+    "time",
+    [
+        *("2024-05-01T12:00:00Z", "2024-05-01T14:00:00+02:00", "2024-05-01T12:00:00+0000", "2024-05-01 12:00:00"),
+        *(1714564800000, "1714564800000", 1714564800),
+    ],
+)
 def test_ubi_times(tmp_path: Path, duckdb_engine: Engine, time: object) -> None:
     log = read_log(put(tmp_path / "q.ndjson", query("1", "shoe", time)), engine=duckdb_engine)
     assert rows_of(log) == [("c1", "shoe", NOON)]
@@ -117,7 +120,8 @@ def test_ubi_faults(tmp_path: Path, duckdb_engine: Engine) -> None:
         + query("5", "") + "[1]\n" + query("6", "a\0b"),
     )  # fmt: skip
     events = put(
-        tmp_path / "events.json", event("1") + event("9") + event("1", ordinal="top") + "nonsense\n" + event(None, "view")
+        tmp_path / "events.json",
+        event("1") + event("9") + event("1", ordinal="top") + "nonsense\n" + event(None, "view"),
     )
     log = read_log([queries, events], format="ubi", engine=duckdb_engine)
     assert [row[:2] for row in rows_of(log)] == [("c1", "shoe")]
@@ -210,11 +214,11 @@ def test_excite(tmp_path: Path, duckdb_engine: Engine) -> None:
 @pytest.mark.skipif(not EXCITE_SAMPLE.exists(), reason="the Excite sample is not beside the repository")
 def test_excite_sample_survives_the_round_trip(tmp_path: Path, duckdb_engine: Engine) -> None:
     sample = read_log(EXCITE_SAMPLE, engine=duckdb_engine)
-    wanted = [row[:3] for row in rows_of(sample)]
-    text = "".join(f"{user}\t{time:%y%m%d%H%M%S}\t{query}\n" for user, query, time in wanted)
+    rows = [row[:3] for row in rows_of(sample)]
+    text = "".join(f"{user}\t{time:%y%m%d%H%M%S}\t{query}\n" for user, query, time in rows)
     log = read_log(put(tmp_path / "excite.tsv", text), engine=duckdb_engine)
-    assert rows_of(log) == wanted
-    assert log.rows == 4501
+    assert rows_of(log) == [row for row in rows if row[1]]
+    assert log.rows + sum(problem.rows for problem in log.problems) == 4501
 
 
 # TREC
@@ -267,7 +271,7 @@ def test_trec_2013_seconds_and_users(tmp_path: Path, duckdb_engine: Engine) -> N
 def test_trec_broken_xml_is_said(tmp_path: Path, duckdb_engine: Engine) -> None:
     log = read_log(put(tmp_path / "s.xml", TREC_2012.replace("</sessiontrack2012>", "<session")), engine=duckdb_engine)
     assert log.rows == 3
-    assert problems_of(log) == {"broken XML; the rest of the file is not read": (1, ("s.xml:15",))}
+    assert problems_of(log) == {"broken XML; the rest of the file is not read": (1, ("s.xml:13",))}
 
 
 # Generic
@@ -333,7 +337,9 @@ def test_jsonl(tmp_path: Path, duckdb_engine: Engine) -> None:
 
 
 def test_parquet_in_place(tmp_path: Path, engine: Engine) -> None:
-    table = pa.table({"uid": [1, 2, None, None], "q": ["a", None, "c", None], "n": pa.array([1, None, 2, 3], pa.int64())})
+    table = pa.table(
+        {"uid": [1, 2, None, None], "q": ["a", None, "c", None], "n": pa.array([1, None, 2, 3], pa.int64())}
+    )
     pq.write_table(table, tmp_path / "log.parquet")
     log = read_log(tmp_path / "log.parquet", engine=engine, columns={"rank": "n"})
     assert rows_of(log) == [(1, "a", 1)]

@@ -34,7 +34,7 @@ rows_of_a_log = st.lists(
     ),
     max_size=40,
 )
-few = settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+few = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 A_LOG: list[Row] = [
     (1, "Weather  Berlin", 0),

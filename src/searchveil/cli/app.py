@@ -81,7 +81,15 @@ def inspect(log: LogPaths, reading: LogOptions, json: Json = False) -> None:
 
 @app.command(epilog=_example("searchveil plan --method zealous --epsilon 1 --delta 1e-6 --per-user 5 --users 657426"))
 @with_option_groups
-def plan(how: MethodOptions, reading: LogOptions, log: OptionalLogPaths = None, json: Json = False) -> None:
+def plan(
+    how: MethodOptions,
+    reading: LogOptions,
+    log: OptionalLogPaths = None,
+    recommend: Annotated[
+        bool, typer.Option("--recommend", help="safelog-click: good settings for a wanted ε and queries per user.")
+    ] = False,
+    json: Json = False,
+) -> None:
     """Say what a release would guarantee and publish. Touches no budget and publishes nothing."""
     from searchveil.cli import show
 
@@ -100,6 +108,12 @@ def plan(how: MethodOptions, reading: LogOptions, log: OptionalLogPaths = None, 
     else:
         planned = mechanism.plan(users)
     record = planned.to_json()
+    if recommend:
+        from searchveil.publish.safelog_click import SafeLogClick
+
+        if not isinstance(mechanism, SafeLogClick):
+            raise InputError(f"--recommend is for safelog-click, not {how.method}")
+        record["recommended"] = mechanism.recommend()
     if assumption is not None:
         record["expected_rows"] = assumption.expected_published(
             planned.parameters["per_user"],
@@ -111,6 +125,11 @@ def plan(how: MethodOptions, reading: LogOptions, log: OptionalLogPaths = None, 
         show.print_json(record)
         return
     show.plan(planned)
+    for whose, settings in record.get("recommended", {}).items():
+        print(
+            f"Recommended ({whose}): "
+            + ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in settings.items())
+        )
     if assumption is not None:
         print(f"Expected to be published if {how.assume}: about {record['expected_rows']:,.0f} items.")
 
@@ -149,6 +168,53 @@ def release(
     show.problems(opened)
     show.plan(made.plan)
     print(f"{made.table.num_rows:,} rows in {folder} (start with its README.md)")
+
+
+@app.command(epilog=_example("searchveil pool --queries queries.txt --out pool.parquet"))
+def pool(
+    out: Annotated[str, typer.Option(help="The Parquet file to make.")],
+    queries: Annotated[str | None, typer.Option(help="A public list of queries: txt, csv, tsv or parquet.")] = None,
+    ngrams: Annotated[str | None, typer.Option(help="A frequency list: a number, then the words, a line each.")] = None,
+    release: Annotated[str | None, typer.Option(help="An earlier release folder.")] = None,
+    size: Annotated[int, typer.Option(help="How many queries to draw from n-grams.")] = 100_000,
+    seed: Annotated[int, typer.Option(help="The same seed draws the same n-grams.")] = 1,
+    json: Json = False,
+) -> None:
+    """Make a public query pool for the SafeLog methods. It must not come from the log that is to be published."""
+    from searchveil.cli import show
+    from searchveil.items.pool import QueryPool
+
+    if sum(source is not None for source in (queries, ngrams, release)) != 1:
+        raise InputError("name one source: --queries FILE, --ngrams FILE or --release DIR")
+    if queries is not None:
+        made = QueryPool.from_file(queries, out)
+    elif release is not None:
+        made = QueryPool.from_release(release, out)
+    else:
+        assert ngrams is not None
+        made = QueryPool.from_ngrams(ngrams, out, size=size, seed=seed)
+    if json:
+        show.print_json({"out": str(made.path), "queries": made.size})
+    else:
+        print(f"{made.path}: {made.size:,} queries")
+
+
+@app.command(epilog=_example("searchveil export release --layout click-graph --out graph"))
+def export(
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="A release folder with clicks.")],
+    out: Annotated[str, typer.Option(help="The folder to make.")],
+    layout: Annotated[str, typer.Option(help="click-graph (node and edge lists) or orcas.")] = "click-graph",
+    json: Json = False,
+) -> None:
+    """Write a release's clicks as a graph, or in the layout of ORCAS. Post-processing: the guarantee stays."""
+    from searchveil.cli import show
+    from searchveil.publish.export import export_release
+
+    files = export_release(Path(folder), Path(out), layout)
+    if json:
+        show.print_json({"out": out, "files": files})
+    else:
+        show.rows({name: f"{rows:,} rows" for name, rows in files.items()})
 
 
 @app.command(epilog=_example("searchveil ledger account.sqlite"))

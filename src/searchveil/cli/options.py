@@ -2,7 +2,7 @@
 
 import inspect
 from collections.abc import Callable, Sequence
-from dataclasses import MISSING, asdict, dataclass, fields
+from dataclasses import MISSING, dataclass, fields
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -75,7 +75,9 @@ class LogOptions:
 class MethodOptions:
     """How to publish. An option that the method does not have is an error, not ignored."""
 
-    method: Annotated[str, _method("zealous, korolova, k-query, k-session or k-keyword.")] = "zealous"
+    method: Annotated[
+        str, _method("zealous, korolova, safelog-click, safelog-session, k-query, k-session or k-keyword.")
+    ] = "zealous"
     item: Annotated[str | None, _method("keyword, query, pair, click or url.")] = None
     epsilon: Annotated[float | None, _method("ε of the guarantee.")] = None
     delta: Annotated[float | None, _method("δ of the guarantee.")] = None
@@ -84,12 +86,27 @@ class MethodOptions:
     neighbours: Annotated[str | None, _method("add-remove or replace-one.")] = None
     users: Annotated[int | None, _method("The public number of users.")] = None
     first_threshold: Annotated[int | None, _method("ZEALOUS's τ.")] = None
-    threshold: Annotated[int | None, _method("Publish iff the noisy count is at least this.")] = None
-    queries_per_user: Annotated[int | None, _method("Korolova's d.")] = None
-    clicks_per_user: Annotated[int | None, _method("Korolova's c.")] = None
+    threshold: Annotated[
+        float | None, _method("ZEALOUS: T, publish iff noisy ≥ T. SafeLog: K, publish iff noisy > K.")
+    ] = None
+    noise_scale: Annotated[float | None, _method("SafeLog: b, instead of ε.")] = None
+    queries_per_user: Annotated[int | None, _method("Korolova's d, SafeLog's q_f.")] = None
+    clicks_per_user: Annotated[int | None, _method("Korolova's c, SafeLog's c_f; 0 for no clicks.")] = None
     counting: Annotated[str | None, _method("Korolova: occurrences or users.")] = None
-    variant: Annotated[str | None, _method("Korolova: exact or published.")] = None
-    candidates: Annotated[str | None, _method("Korolova: a public table of query and url (csv, tsv, parquet).")] = None
+    variant: Annotated[str | None, _method("Korolova: exact or published. SafeLog sessions: ours or published.")] = None
+    candidates: Annotated[str | None, _method("A public table of query and url (csv, tsv, parquet).")] = None
+    transitions: Annotated[bool, _method("SafeLog: count query transitions too.", "--transitions")] = False
+    transition_candidates: Annotated[str | None, _method("A public table of query and next.")] = None
+    domain: Annotated[str | None, _method("SafeLog: pool (pure ε) or pool+log.")] = None
+    pool: Annotated[str | None, _method("SafeLog: a public pool made by `searchveil pool`.")] = None
+    pool_coverage: Annotated[float | None, _method("SafeLog: p_g, for the paper's ε.")] = None
+    fresh_counts: Annotated[bool, _method("SafeLog: fresh noise for published counts.", "--fresh-counts")] = False
+    at_least: Annotated[int | None, _method("SafeLog's frequency filter; unprotected.")] = None
+    personal: Annotated[bool, _method("SafeLog: do not filter what looks personal.", "--personal")] = False
+    pattern: Annotated[list[str] | None, _method("SafeLog: also filter queries matching this.")] = None
+    sessions_per_user: Annotated[int | None, _method("SafeLog's l_s.")] = None
+    queries_per_session: Annotated[int | None, _method("SafeLog's l_q.")] = None
+    gap_minutes: Annotated[float | None, _method("SafeLog: silence that ends a session.")] = None
     k: Annotated[int | None, _method("k of the k-anonymity methods.", "--k")] = None
     assume: Annotated[str | None, _method("A public guess: users=N,items=N,exponent=X,held=N (items a user has).")] = (
         None
@@ -105,9 +122,10 @@ class MethodOptions:
 
         mechanism = method_named(self.method)
         not_parameters = ("method", "assume")
-        given = {
-            name: value for name, value in asdict(self).items() if value is not None and name not in not_parameters
-        }
+        chosen = {name: value for name, value in vars(self).items() if value is not None and value is not False}
+        given = {name: value for name, value in chosen.items() if name not in not_parameters}
+        if "pattern" in given:
+            given["patterns"] = tuple(given.pop("pattern"))
         known = {field.name: field for field in fields(mechanism)}
         for name in given:
             if name not in known:
@@ -128,8 +146,13 @@ class MethodOptions:
                 given["per_user"] = int(self.per_user)
             except ValueError:
                 raise InputError(f"--per-user must be a number or auto, not '{self.per_user}'") from None
-        if self.candidates is not None:
-            given["candidates"] = _table(self.candidates)
+        for name in ("candidates", "transition_candidates"):
+            if name in given:
+                given[name] = _table(given[name])
+        if "pool" in given:
+            from searchveil.items.pool import QueryPool
+
+            given["pool"] = QueryPool.open(given["pool"])
         return mechanism(**given)
 
 

@@ -79,9 +79,8 @@ def plan(plan: "Plan") -> None:
 
 
 def account(spent: "Spent") -> None:
-    print(
-        f"budget  ({spent.budget_epsilon:g}, {spent.budget_delta:g}), {spent.neighbours}, {spent.composition} composition"
-    )
+    budget = f"({spent.budget_epsilon:g}, {spent.budget_delta:g})"
+    print(f"budget  {budget}, {spent.neighbours}, {spent.composition} composition")
     print(f"spent   ({spent.basic_epsilon:g}, {spent.basic_delta:g}) by adding up")
     if spent.entries:
         best = f"({spent.best_epsilon:.6g}, {spent.budget_delta:g})"

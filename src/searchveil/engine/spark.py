@@ -40,7 +40,7 @@ class SparkEngine(Engine):
             quiet = Path(__file__).with_name("spark-log4j2.properties").as_uri()
             settings = settings.config("spark.driver.extraJavaOptions", f"-Dlog4j2.configurationFile={quiet}")
             if (master or "local").startswith("local"):
-                # Workers on this machine run the Python that is running now; those of a cluster need a searchveil there.
+                # Workers on this machine run the Python that is running now; a cluster's need a searchveil there.
                 os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
                 settings = settings.config("spark.driver.bindAddress", "127.0.0.1")
                 settings = settings.config("spark.driver.host", "127.0.0.1")

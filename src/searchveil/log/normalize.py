@@ -68,7 +68,9 @@ def _in_engine(case: bool, spaces: bool, unicode: bool, punctuation: bool) -> An
     def normal_forms(texts: Any) -> Any:
         import pyarrow
 
-        if not hasattr(texts, "to_pylist"):  # DuckDB hands over an array, Spark one text at a time, NaN for a missing one
+        if not hasattr(
+            texts, "to_pylist"
+        ):  # DuckDB hands over an array, Spark one text at a time, NaN for a missing one
             return normal_form(texts) if isinstance(texts, str) else None
         forms = [None if text is None else normal_form(text) for text in texts.to_pylist()]
         return pyarrow.array(forms, pyarrow.string())
@@ -77,4 +79,5 @@ def _in_engine(case: bool, spaces: bool, unicode: bool, punctuation: bool) -> An
     return ibis.udf.scalar.pyarrow(normal_forms, name=name, signature=((ibis.dtype("string"),), ibis.dtype("string")))
 
 
+USUAL = Normalization()
 AS_TYPED = Normalization(case=False, spaces=False, unicode=False)

@@ -11,7 +11,7 @@ import ibis.expr.types as ir
 
 from searchveil.engine import Engine, open_engine
 from searchveil.errors import InputError
-from searchveil.log.normalize import Normalization
+from searchveil.log.normalize import USUAL, Normalization
 from searchveil.log.readers import READERS, Reader, Request
 from searchveil.log.readers.generic import read_parquet
 from searchveil.log.readers.source import Source, find_sources
@@ -26,7 +26,7 @@ def read_log(
     engine: Engine | None = None,
     columns: Mapping[str, str] | None = None,
     strict: bool = False,
-    normalization: Normalization = Normalization(),
+    normalization: Normalization = USUAL,
     options: Mapping[str, str] | None = None,
     staging: str | None = None,
 ) -> SearchLog:
@@ -78,14 +78,18 @@ def _recognise(source: Source) -> Reader:
 
 def _check_request(reader: Reader, request: Request) -> None:
     if request.columns and not reader.takes_columns:
-        raise InputError(f"--column is for csv, tsv, jsonl and parquet; {request.sources[0].path} is read as {reader.name}")
+        raise InputError(
+            f"--column is for csv, tsv, jsonl and parquet; {request.sources[0].path} is read as {reader.name}"
+        )
     for option, value in request.options.items():
         if option not in reader.options:
             known = ", ".join(reader.options) or "none"
             raise InputError(f"--option {option}={value}: {reader.name} has no such option; it has {known}")
     for source in request.sources:
         if reader.parse is None and (source.gzipped or (source.head and not source.head.startswith(b"PAR1"))):
-            raise InputError(f"{source.path}: is not a Parquet file; type another --format, one of {', '.join(READERS)}")
+            raise InputError(
+                f"{source.path}: is not a Parquet file; type another --format, one of {', '.join(READERS)}"
+            )
         if reader.parse is not None and Path(source.path).is_dir():
             raise InputError(f"{source.path}: is a folder; name the files in it, for example '{source.path}/*'")
         if reader.parse is not None and "://" in source.path:

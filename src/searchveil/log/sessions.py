@@ -27,19 +27,16 @@ def with_sessions(log: SearchLog, gap_minutes: float = GAP_MINUTES) -> ir.Table:
     their time, hence their session. Rows whose time is unknown are left out.
     """
     log.require("time", why="session segmentation")
-    if not gap_minutes > 0:
-        raise InputError(f"the session gap must be more than 0 minutes, not {gap_minutes}")
+    if not gap_minutes * 60 >= 1:
+        raise InputError(f"the session gap must be at least a second, not {gap_minutes} minutes")
     return number_sessions(log.table.filter(log.table.time.notnull()), gap_minutes)
 
 
 def number_sessions(rows: ir.Table, gap_minutes: float = GAP_MINUTES) -> ir.Table:
     """Add `session` to any table that has user and time."""
-    # Microseconds, so that no engine rounds a silence of just over the gap down to it.
-    at = rows.time.epoch_seconds() * 1_000_000 + rows.time.microsecond()
-    timed = rows.mutate(_at=at)
-    by_time = ibis.window(group_by="user", order_by="_at")
-    silence = timed._at - timed._at.lag().over(by_time)
-    marked = timed.mutate(_starts=ibis.ifelse(silence.isnull() | (silence > round(gap_minutes * 60e6)), 1, 0))
+    by_time = ibis.window(group_by="user", order_by="time")
+    ends_at = rows.time.lag().over(by_time) + ibis.interval(seconds=round(gap_minutes * 60))
+    marked = rows.mutate(_starts=ibis.ifelse(ends_at.isnull() | (rows.time > ends_at), 1, 0))
     # A range window: rows of the same time count together, in whatever order the engine meets them.
-    until_now = ibis.range_window(group_by="user", order_by="_at", preceding=None, following=0)
-    return marked.mutate(session=marked._starts.sum().over(until_now)).drop("_at", "_starts")
+    until_now = ibis.range_window(group_by="user", order_by="time", preceding=None, following=0)
+    return marked.mutate(session=marked._starts.sum().over(until_now)).drop("_starts")

@@ -11,6 +11,8 @@ if TYPE_CHECKING:
 METHODS = {
     "zealous": "searchveil.publish.zealous:Zealous",
     "korolova": "searchveil.publish.korolova:Korolova",
+    "safelog-click": "searchveil.publish.safelog_click:SafeLogClick",
+    "safelog-session": "searchveil.publish.safelog_session:SafeLogSession",
     "k-query": "searchveil.publish.k_query:KQuery",
     "k-session": "searchveil.publish.k_session:KSession",
     "k-keyword": "searchveil.publish.k_keyword:KKeyword",

@@ -138,10 +138,11 @@ def _write_csv(table: pa.Table, file: IO[bytes]) -> None:
     pyarrow.csv.write_csv(table, file, pyarrow.csv.WriteOptions(quoting_style="needed"))
 
 
-def _write_tsv(table: pa.Table, file: IO[bytes]) -> None:
+def write_tsv(table: pa.Table, file: IO[bytes], *, header: bool = True) -> None:
     """One line per row, whatever the texts hold."""
-    names = _escaped(pa.array(table.column_names, pa.large_string())).to_pylist()
-    file.write(("\t".join(names) + "\n").encode())
+    if header:
+        names = _escaped(pa.array(table.column_names, pa.large_string())).to_pylist()
+        file.write(("\t".join(names) + "\n").encode())
     tab = pa.scalar("\t", pa.large_string())
     for batch in table.to_batches(BATCH):
         columns = [_escaped(pc.cast(column, pa.large_string())) for column in batch.columns]
@@ -170,7 +171,7 @@ def _as_json(value: Any) -> str | None:
 FORMATS = {
     "parquet": Format("application/x-parquet", _write_parquet),
     "csv": Format("text/csv", _write_csv),
-    "tsv": Format("text/tab-separated-values", _write_tsv),
+    "tsv": Format("text/tab-separated-values", write_tsv),
 }
 
 

@@ -35,7 +35,7 @@ class KAnonymity(Mechanism):
 
     def plan(self, log: SearchLog | int | None = None) -> Plan:
         guarantee = Guarantee.no_differential_privacy(
-            proof="docs/k-anonymity.md", caveats=(*self.caveats, ACTIVE_ATTACK)
+            proof="docs/guarantees.md#k-anonymity", caveats=(*self.caveats, ACTIVE_ATTACK)
         )
         return Plan(self.method, self.item, {"k": self.k}, guarantee)
 

@@ -34,7 +34,8 @@ class KKeyword(KAnonymity):
         held = engine.stage(with_count(KEYWORD.of(log).select("user", text="keyword")))
         published = [self._shared(held, engine, generalised=False)]
 
-        # From the longest prefixes down: those of k users stay, the others lose their last character.
+        # From the longest prefixes down: those of k users stay, the others lose their last character. A rare keyword
+        # counts as a prefix of its own length: `car*` stands for car and for all rare words that begin with it.
         rare = held.filter(held["count"] < self.k)
         rare = engine.stage(rare.select("user", text=rare["text"].left(LONGEST_PREFIX)))
         longest = engine.value(rare["text"].length().max()) or 0
@@ -48,7 +49,9 @@ class KKeyword(KAnonymity):
             shortened = unshared.select("user", text=unshared["text"].left(length - 1))
 
         histogram = pa.concat_tables(published)
-        return {"data": histogram.sort_by([("count", "descending"), ("keyword", "ascending"), ("generalised", "ascending")])}
+        return {
+            "data": histogram.sort_by([("count", "descending"), ("keyword", "ascending"), ("generalised", "ascending")])
+        }
 
     def _shared(self, held: ir.Table, engine: Engine, *, generalised: bool) -> pa.Table:
         """The rows to publish: the texts that at least k users hold, prefixes marked by a star."""

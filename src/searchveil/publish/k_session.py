@@ -44,7 +44,9 @@ class KSession(KAnonymity):
         """
         alike = sets.mutate(sharing=sets.count().over(ibis.window(group_by="keywords")))
         # Spark numbers rows in 32 bits and counts them in 64.
-        crowd = alike.filter(alike["sharing"] >= self.k).select("session", cluster=alike["keywords"].cast("array<int64>"))
+        crowd = alike.filter(alike["sharing"] >= self.k).select(
+            "session", cluster=alike["keywords"].cast("array<int64>")
+        )
 
         others = alike.filter(alike["sharing"] < self.k)
         in_order = others.mutate(

@@ -6,7 +6,6 @@ from math import ceil, exp, log
 from typing import Any, ClassVar, Literal
 
 import ibis.expr.types as ir
-import numpy as np
 import pyarrow as pa
 
 from searchveil.engine.histogram import count_users, first_of_each_user, keep_some
@@ -17,6 +16,7 @@ from searchveil.log import SearchLog
 from searchveil.privacy import calibrate
 from searchveil.privacy.guarantee import Guarantee, Neighbours
 from searchveil.privacy.noise import DiscreteLaplace, Source
+from searchveil.publish.candidates import noisy_candidates
 from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Plan, Progress
 from searchveil.publish.threshold import survivors
 
@@ -152,16 +152,9 @@ class Korolova(Mechanism):
         assert self.candidates is not None
         public = normalize_query(log.engine.load(self.candidates.select(["query", "url"])), log.normalization)
         eligible = log.engine.stage(public.distinct().semi_join(log.engine.load(queries), "query"))
-        candidates = log.engine.fetch(eligible)
         clicked = log.table.filter(log.table["url"].notnull()).select("user", "query", "url", "time")
         clicks = normalize_query(clicked, log.normalization).distinct()
         clicks = clicks.semi_join(eligible, ["query", "url"])
         first = first_of_each_user(clicks, ["time", "query", "url"], self.clicks_per_user)
-        true = log.engine.fetch(count_users(first, ["query", "url"]))
-        joined = candidates.join(true, ["query", "url"], join_type="left outer")
-        joined = joined.sort_by([("query", "ascending"), ("url", "ascending")])
-        counts = np.nan_to_num(joined["count"].to_numpy()).astype(np.int64)  # a candidate nobody clicked has no count
-        noisy = counts + DiscreteLaplace(scale).sample(len(counts), source)
-        published = joined.select(["query", "url"]).append_column("count", pa.array(noisy, pa.int64()))
-        # Dropping what noise made zero or negative looks only at published numbers.
-        return published.filter(pa.array(noisy > 0))
+        counts = count_users(first, ["query", "url"])
+        return noisy_candidates(counts, eligible, noise=DiscreteLaplace(scale), engine=log.engine, source=source)

@@ -31,6 +31,7 @@ class Plan:
     item: str
     parameters: Mapping[str, Any]
     guarantee: Guarantee
+    claims: Mapping[str, float] = field(default_factory=dict)  # what a paper says of these parameters, for comparison
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -38,6 +39,7 @@ class Plan:
             "item": self.item,
             "parameters": dict(self.parameters),
             "guarantee": self.guarantee.to_json(),
+            **self.claims,
         }
 
 

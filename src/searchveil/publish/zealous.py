@@ -36,7 +36,7 @@ class Zealous(Mechanism):
     neighbours: Neighbours | None = None
     users: int | None = field(default=None, metadata={"help": "the public number of users"})
     first_threshold: int | None = None
-    threshold: int | None = None
+    threshold: float | None = None
 
     def __post_init__(self) -> None:
         calibrate.check_epsilon(self.epsilon)
@@ -55,6 +55,8 @@ class Zealous(Mechanism):
             raise InputError(f"the number of users must be at least 1, not {self.users}")
         if self.first_threshold is not None and self.first_threshold < 1:
             raise InputError(f"the first threshold must be at least 1, not {self.first_threshold}")
+        if self.threshold is not None and self.threshold != int(self.threshold):
+            raise InputError(f"the threshold must be a whole number, not {self.threshold:g}")
         if self.notion == "indistinguishable" and self.first_threshold not in (None, 1):
             raise InputError("the indistinguishable notion has the first threshold 1; leave out --first-threshold")
 
@@ -65,14 +67,14 @@ class Zealous(Mechanism):
         first, smallest = self._thresholds(scale, users)
         if self.threshold is not None and self.threshold < smallest:
             raise InputError(
-                f"the threshold {self.threshold} is infeasible: delta {self.delta:g} needs at least {smallest}; "
+                f"the threshold {self.threshold:g} is infeasible: delta {self.delta:g} needs at least {smallest}; "
                 f"leave out --threshold or raise it"
             )
         parameters = {
             "per_user": self.per_user,
             "noise_scale": scale,
             "first_threshold": first,
-            "second_threshold": smallest if self.threshold is None else self.threshold,
+            "second_threshold": smallest if self.threshold is None else int(self.threshold),
         }
         if users is not None:
             parameters["users"] = users

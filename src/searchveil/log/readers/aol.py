@@ -1,9 +1,9 @@
-"""The layout of the AOL log: user, query, time, rank, url, tab-separated; the last two empty where nothing was clicked."""
+"""The layout of the AOL log: user, query, time, rank, url, tab-separated; the last two empty without a click."""
 
 import re
 
 from searchveil.log.readers.base import Reader, Request
-from searchveil.log.readers.source import Source, first_lines
+from searchveil.log.readers.source import Source, first_lines, mostly
 from searchveil.log.readers.staging import Layout, Parsed, Part, Workshop, stage
 from searchveil.log.readers.times import bad_time
 
@@ -19,7 +19,7 @@ def has_header(source: Source) -> bool:
 
 def recognises(head: bytes, name: str) -> bool:
     lines = first_lines(head)
-    return lines[:1] == [HEADER] or 2 * sum(_ROW.fullmatch(line) is not None for line in lines) > len(lines)
+    return lines[:1] == [HEADER] or mostly(_ROW, lines)
 
 
 def parse(shop: Workshop, request: Request) -> Parsed:

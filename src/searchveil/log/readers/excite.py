@@ -3,7 +3,7 @@
 import re
 
 from searchveil.log.readers.base import Reader, Request
-from searchveil.log.readers.source import first_lines
+from searchveil.log.readers.source import first_lines, mostly
 from searchveil.log.readers.staging import Layout, Parsed, Part, Workshop, stage
 from searchveil.log.readers.times import bad_time
 
@@ -16,7 +16,7 @@ _ROW = re.compile(r"[^\t]*\t\d{12}\t[^\t]*")
 
 def recognises(head: bytes, name: str) -> bool:
     lines = first_lines(head)
-    return 2 * sum(_ROW.fullmatch(line) is not None for line in lines) > len(lines)
+    return mostly(_ROW, lines)
 
 
 def parse(shop: Workshop, request: Request) -> Parsed:

@@ -21,7 +21,17 @@ USUAL_NAMES: Mapping[str, Sequence[str]] = {
         *("user", "userid", "anonid", "uid", "username", "clientid", "visitorid", "idvisitor", "deviceid", "cookie"),
         *("cookieid", "sessionid", "session"),
     ),
-    "query": ("query", "userquery", "querytext", "searchquery", "searchterm", "searchterms", "keyword", "keywords", "q"),
+    "query": (
+        "query",
+        "userquery",
+        "querytext",
+        "searchquery",
+        "searchterm",
+        "searchterms",
+        "keyword",
+        "keywords",
+        "q",
+    ),
     "time": ("time", "timestamp", "querytime", "datetime", "servertime", "eventtime", "createdat", "date", "ts"),
     "rank": ("rank", "itemrank", "position", "clickrank", "ordinal"),
     "url": ("url", "clickurl", "clickedurl", "link", "docid", "documentid", "objectid"),
@@ -55,7 +65,9 @@ def _plain(name: str) -> str:
 # Text
 
 
-def _outputs_and_checks(matched: Mapping[str, str], options: Mapping[str, str]) -> tuple[dict[str, str], dict[str, str]]:
+def _outputs_and_checks(
+    matched: Mapping[str, str], options: Mapping[str, str]
+) -> tuple[dict[str, str], dict[str, str]]:
     """The log's columns and the faults of a row, given the SQL of each matched column as text."""
     outputs = dict(matched)
     checks = {"no user": f"{matched['user']} is null", "no query": f"{matched['query']} is null"}
@@ -98,7 +110,7 @@ def _by_columns(
         lines = source.first_lines(1)
         if not lines:
             raise InputError(f"{source.path}: is empty")
-        quoting = csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE
+        quoting: Any = csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE
         first = next(csv.reader(lines, delimiter=delimiter, quotechar=quote or None, quoting=quoting))
         names = tuple(first) if has_header else tuple(str(i) for i in range(1, len(first) + 1))
         repeated = next((name for name in names if names.count(name) > 1), None)
@@ -128,7 +140,9 @@ def _parse_tsv(shop: Workshop, request: Request) -> Parsed:
 def _parse_jsonl(shop: Workshop, request: Request) -> Parsed:
     keys = list(dict.fromkeys(key for source in request.sources for key in keys_of(source)))
     told = {ours: name for ours, name in request.columns.items() if name in keys or "." not in name}
-    nested = {ours: name for ours, name in request.columns.items() if ours not in told}  # session.id: an id in a session
+    nested = {
+        ours: name for ours, name in request.columns.items() if ours not in told
+    }  # session.id: an id in a session
     matched = match_columns([*keys, *nested.values()], told | nested, request.sources[0].path)
     paths = [path_of(*name.split(".")) if name in nested.values() else path_of(name) for name in matched.values()]
     texts = {ours: f"nullif(found[{i}], '')" for i, ours in enumerate(matched, 1)}
@@ -152,7 +166,7 @@ def read_parquet(engine: Engine, request: Request) -> tuple[ir.Table, tuple[Prob
     counts = engine.fetch(
         raw.aggregate(rows=raw.count(), user=raw[matched["user"]].count(), query=raw[matched["query"]].count())
     ).to_pylist()[0]
-    problems = []
+    problems: list[Problem] = []
     for column in REQUIRED:
         if counts[column] < counts["rows"]:
             absent = table[column].isnull()
@@ -168,7 +182,9 @@ def read_parquet(engine: Engine, request: Request) -> tuple[ir.Table, tuple[Prob
 def _typed(column: ir.Column, ours: str, where: str) -> ir.Value:
     kind = column.type()
     if ours == "query" and not kind.is_string():
-        raise InputError(f"{where}: the query column '{column.get_name()}' holds {kind}, not text; type --column query=NAME")
+        raise InputError(
+            f"{where}: the query column '{column.get_name()}' holds {kind}, not text; type --column query=NAME"
+        )
     if ours == "time" and not kind.is_timestamp():
         if kind.is_date() or kind.is_string():
             return column.cast("timestamp")
@@ -199,14 +215,18 @@ def _recognises_jsonl(head: bytes, name: str) -> bool:
 
 
 def _recognises_parquet(head: bytes, name: str) -> bool:
-    return head.startswith(b"PAR1") or (not head and not _named(name, ".csv", ".tsv", ".jsonl", ".ndjson", ".xml", ".txt"))
+    return head.startswith(b"PAR1") or (
+        not head and not _named(name, ".csv", ".tsv", ".jsonl", ".ndjson", ".xml", ".txt")
+    )
 
 
 def _named(name: str, *endings: str) -> bool:
     return name.lower().removesuffix(".gz").endswith(endings)
 
 
-_TIME_FORMAT = {"time_format": "how times are written, for example %d/%m/%Y %H:%M (default: ISO, or a number since 1970)"}
+_TIME_FORMAT = {
+    "time_format": "how times are written, for example %d/%m/%Y %H:%M (default: ISO, or a number since 1970)"
+}
 _SEPARATED: dict[str, Any] = {
     "options": {
         "delimiter": "the character between columns",

@@ -7,7 +7,9 @@ from typing import Any
 from searchveil.log.readers.source import Source
 from searchveil.log.readers.staging import Layout, literal
 
-MALFORMED = {"malformed JSON": "case when coalesce(json_valid(line), false) then json_type(line) <> 'OBJECT' else true end"}
+MALFORMED = {
+    "malformed JSON": "case when coalesce(json_valid(line), false) then json_type(line) <> 'OBJECT' else true end"
+}
 
 
 def json_lines(paths: Sequence[str]) -> Layout:

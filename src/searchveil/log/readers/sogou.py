@@ -6,7 +6,7 @@ The log of one day gives only the time of day; it is put on 1 January 1970. Ever
 import re
 
 from searchveil.log.readers.base import Reader, Request
-from searchveil.log.readers.source import HEAD_BYTES, Source, first_lines
+from searchveil.log.readers.source import HEAD_BYTES, Source, first_lines, mostly
 from searchveil.log.readers.staging import Layout, Parsed, Part, Workshop, stage
 from searchveil.log.readers.times import bad_time
 
@@ -29,7 +29,7 @@ ENCODINGS = ("auto", "utf-8", "gbk")
 
 def recognises(head: bytes, name: str) -> bool:
     lines = first_lines(head)
-    return 2 * sum(_ROW.fullmatch(line) is not None for line in lines) > len(lines)
+    return mostly(_ROW, lines)
 
 
 def parse(shop: Workshop, request: Request) -> Parsed:

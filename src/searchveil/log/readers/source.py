@@ -1,6 +1,7 @@
 """The files a log is read from: found, opened, and looked into far enough to tell their format."""
 
 import gzip
+import re
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
@@ -39,6 +40,12 @@ def first_lines(head: bytes, most: int = 20) -> list[str]:
     whole = text[: text.rfind(b"\n")] if len(head) >= HEAD_BYTES else text
     lines = (line.removesuffix(b"\r").decode(errors="replace") for line in whole.split(b"\n"))
     return [line for line in lines if line.strip()][:most]
+
+
+def mostly(row: re.Pattern[str], lines: Sequence[str]) -> bool:
+    """Whether at least half of the lines are such rows: the first ones may be bad."""
+    fitting = sum(row.fullmatch(line) is not None for line in lines)
+    return fitting > 0 and 2 * fitting >= len(lines)
 
 
 def find_sources(paths: str | Path | Sequence[str | Path]) -> list[Source]:

@@ -9,6 +9,7 @@ import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
 from datetime import datetime, timedelta
+from typing import Any
 
 import pyarrow as pa
 
@@ -16,15 +17,14 @@ from searchveil.log.readers.base import Reader, Request
 from searchveil.log.readers.source import Source
 from searchveil.log.readers.staging import Parsed, Tally, Workshop
 
-SCHEMA = pa.schema(
-    [
-        ("user", pa.string()),
-        ("query", pa.string()),
-        ("time", pa.timestamp("us")),
-        ("rank", pa.int32()),
-        ("url", pa.string()),
-    ]
-)
+TYPES: dict[str, pa.DataType] = {
+    "user": pa.string(),
+    "query": pa.string(),
+    "time": pa.timestamp("us"),
+    "rank": pa.int32(),
+    "url": pa.string(),
+}
+SCHEMA = pa.schema(TYPES)
 EPOCH = datetime(1970, 1, 1)
 _BARE_AMPERSAND = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos|#[0-9]+|#x[0-9A-Fa-f]+);)")
 _NOT_XML = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
@@ -60,14 +60,14 @@ def _batches(request: Request, tally: Tally) -> Iterator[pa.RecordBatch]:
 
 
 def _batch(rows: list[Row]) -> pa.RecordBatch:
-    columns = [pa.array([row[i] for row in rows], kind.type) for i, kind in enumerate(SCHEMA)]
+    columns = [pa.array([row[i] for row in rows], kind) for i, kind in enumerate(TYPES.values())]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
 
 
 def _sessions(source: Source, tally: Tally) -> Iterator[ET.Element]:
     """Session by session, so that the file never has to fit in memory."""
-    parser = ET.XMLPullParser(events=("start", "end"))
-    root = None
+    parser: Any = ET.XMLPullParser(events=("start", "end"))
+    root: ET.Element | None = None
     try:
         for piece in _well_formed_pieces(source):
             parser.feed(piece)

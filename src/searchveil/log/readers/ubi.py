@@ -74,21 +74,26 @@ def _stage_events(shop: Workshop, files: list[Source]) -> Staged:
     query_id, action, client, session, user, ordinal, url = (f"nullif(found[{i}], '')" for i in range(1, 8))
     rank = f"try_cast({ordinal} as integer)"
     outputs = {"query_id": query_id, "action": action, "client_id": client, "session_id": session, "user_id": user}
-    checks = MALFORMED | {"no action_name": f"{action} is null", "bad rank": f"{ordinal} is not null and {rank} is null"}
+    checks = MALFORMED | {
+        "no action_name": f"{action} is null",
+        "bad rank": f"{ordinal} is not null and {rank} is null",
+    }
     return stage(shop, Part(json_lines(paths), files, outputs | {"rank": rank, "url": url}, checks))
 
 
 def _join(shop: Workshop, asked: Staged, happened: Staged, user: str, click: str) -> str:
     """One row for each click, and one for each query without; clicks belong to the first query of their query_id."""
     joined = f"{asked.table}_joined"
-    users = f"select query_id, min({user}) as known from {happened.table} where problem is null group by query_id"
+    events = f"(select * from {happened.table} where problem is null)"
     shop.run(
-        f"create temp table {joined} as "
-        f'select {"q.user" if user == "client_id" else "u.known"} as "user", q.query, q.time, e.rank, e.url '
-        f"from (select *, row_number() over (partition by query_id order by time) as nth "
-        f"      from {asked.table} where problem is null) q "
-        f"left join (select * from {happened.table} where problem is null and action = {literal(click)}) e "
-        f"  on e.query_id = q.query_id and q.nth = 1 " + (f"left join ({users}) u using (query_id)" if user != "client_id" else "")
+        f"""
+        create temp table {joined} as
+        select {"q.user" if user == "client_id" else "u.known"} as "user", q.query, q.time, e.rank, e.url
+        from (select *, row_number() over (partition by query_id order by time) as nth
+              from {asked.table} where problem is null) q
+        left join (select * from {events} where action = {literal(click)}) e on e.query_id = q.query_id and q.nth = 1
+        left join (select query_id, min({user}) as known from {events} group by query_id) u on u.query_id = q.query_id
+        """
     )
     return joined
 
@@ -97,7 +102,8 @@ def _count_unmatched(shop: Workshop, asked: Staged, happened: Staged) -> None:
     """Events of no known query: their clicks belong to no row."""
     known = f"(select query_id from {asked.table} where query_id is not null)"
     ((rows,),) = shop.rows(
-        f"select count(*) from {happened.table} where problem is null and query_id is not null and query_id not in {known}"
+        f"select count(*) from {happened.table} "
+        f"where problem is null and query_id is not null and query_id not in {known}"
     )
     if rows:
         unknown = {"": f"nullif(found[1], '') is not null and found[1] not in {known}"}

@@ -1,0 +1,164 @@
+"""A query pool: public queries that may be published although nobody in the log searched them.
+
+The pool is fixed before the log is looked at and is itself public. It lives in one Parquet file, sorted and compressed;
+mechanisms read it inside the engine, so ten million queries never become ten million Python strings.
+"""
+
+import random
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+from pathlib import Path
+
+import ibis.expr.types as ir
+
+from searchveil.engine import Engine
+from searchveil.errors import InputError
+from searchveil.items.item import normalize_query
+from searchveil.log.normalize import Normalization
+
+NOT_A_NOUN = frozenset(
+    """
+    a about after all also am an and any are as at be because been before being but by can could did do does down
+    each even every few for from get go had has have he her here him his how i if in into is it its just know like
+    made make many may me might more most much must my no nor not now of off on one only or other our out over own
+    said same see she should so some such than that the their them then there these they this those through to too
+    two under until up us very was we well were what when where which while who whom whose why will with would yes
+    you your
+    """.split()
+)
+NOT_NOUN_ENDINGS = ("ly", "ing", "ed", "ous", "ful", "ible", "able", "ive", "est", "n't", "'s", "'re", "'ll", "'ve")
+
+
+@dataclass(frozen=True)
+class QueryPool:
+    """Distinct queries in a Parquet file with one column, `query`."""
+
+    path: Path
+
+    def table(self, engine: Engine, normalization: Normalization) -> ir.Table:
+        """The pool's queries in normal form, each once."""
+        return normalize_query(engine.read_parquet([str(self.path)]).select("query"), normalization).distinct()
+
+    @property
+    def size(self) -> int:
+        import pyarrow.parquet as pq
+
+        return int(pq.read_metadata(self.path).num_rows)
+
+    @classmethod
+    def from_file(cls, source: str | Path, out: str | Path) -> "QueryPool":
+        """From a public list: a text file with a query a line, or a CSV, TSV or Parquet file with a column `query`."""
+        source = Path(source)
+        if not source.is_file():
+            raise InputError(f"there is no file {source} to make a pool from")
+        name = source.name.removesuffix(".gz")
+        if name.endswith(".parquet"):
+            scan = f"select query from read_parquet({_quoted(source)})"
+        elif name.endswith((".csv", ".tsv")):
+            scan = f"select query from read_csv({_quoted(source)}, all_varchar = true)"
+        else:
+            one_column = "columns = {'query': 'VARCHAR'}, delim = '\x01', quote = '', escape = '', header = false"
+            scan = f"select query from read_csv({_quoted(source)}, {one_column})"
+        return cls._write(scan, Path(out), str(source))
+
+    @classmethod
+    def from_release(cls, folder: str | Path, out: str | Path) -> "QueryPool":
+        """From the queries of an earlier public release."""
+        data = next(iter(sorted(Path(folder).glob("data.*"))), None)
+        if data is None:
+            raise InputError(f"{folder} is no release folder: it has no data file")
+        return cls.from_file(data, out)
+
+    @classmethod
+    def from_ngrams(cls, source: str | Path, out: str | Path, *, size: int, seed: int = 1) -> "QueryPool":
+        """From a frequency list of words or n-grams: lines of a number, then the words, parted by tabs or spaces.
+
+        As the thesis simulates it: n-grams that end in a noun-like word, drawn by frequency, half of them joined with a
+        second draw. The seed makes the pool repeatable; it is public, as the pool is.
+        """
+        if size < 1:
+            raise InputError(f"a pool needs at least one query, not {size}; try --size 100000")
+        ngrams = list(_noun_like(Path(source)))
+        if not ngrams:
+            raise InputError(f"{source} has no n-gram that ends like a noun; each line is a number, then the words")
+        texts, weights = [text for _, text in ngrams], list(accumulate(frequency for frequency, _ in ngrams))
+        draw = random.Random(seed)  # public randomness about public texts: nothing here protects anyone
+        queries: set[str] = set()
+        for _ in range(20 * size):  # a short list has only so many different combinations
+            parts = draw.choices(texts, cum_weights=weights, k=draw.choice((1, 2)))
+            queries.add(" ".join(parts))
+            if len(queries) == size:
+                break
+        import pyarrow as pa
+
+        return cls._write("select query from drawn", Path(out), str(source), drawn=pa.table({"query": sorted(queries)}))
+
+    @classmethod
+    def open(cls, path: str | Path) -> "QueryPool":
+        import pyarrow.parquet as pq
+
+        path = Path(path)
+        if not path.is_file():
+            raise InputError(f"there is no pool {path}; make one with: searchveil pool --queries FILE --out {path}")
+        try:
+            columns = pq.read_schema(path).names
+        except OSError as problem:
+            raise InputError(
+                f"{path} is not a pool; make one with: searchveil pool --queries {path} --out P"
+            ) from problem
+        if "query" not in columns:
+            raise InputError(f"{path} has no column 'query'; it has {', '.join(columns)}")
+        pool = cls(path.resolve())  # an engine's workers may start elsewhere
+        if pool.size == 0:
+            raise InputError(f"the pool {path} is empty")
+        return pool
+
+    @classmethod
+    def _write(cls, select: str, out: Path, source: str, **tables: object) -> "QueryPool":
+        import duckdb
+
+        if out.exists():
+            raise InputError(f"{out} exists; choose another --out or remove it first")
+        with duckdb.connect() as engine:
+            for name, table in tables.items():
+                engine.register(name, table)
+            partial = out.with_name(f".{out.name}.partial")
+            distinct = (
+                f"select distinct query from ({select}) where query is not null and trim(query) <> '' order by query"
+            )
+            try:
+                engine.execute(f"copy ({distinct}) to {_quoted(partial)} (format parquet, compression zstd)")
+            except duckdb.Error as problem:
+                partial.unlink(missing_ok=True)
+                raise InputError(f"{source} could not become a pool: {str(problem).splitlines()[0]}") from problem
+        partial.rename(out)
+        pool = cls(out)
+        if pool.size == 0:
+            out.unlink()
+            raise InputError(f"{source} has no query in it")
+        return pool
+
+
+def counts_with_pool(counts: ir.Table, pool: ir.Table, *, keep_log: bool) -> ir.Table:
+    """Counts over the pool, zero where nobody searched; with `keep_log` also over what was searched outside the pool."""
+    both = pool.left_join(counts, "query") if not keep_log else pool.outer_join(counts, "query")
+    return both.select(query=both["query"].coalesce(both["query_right"]), count=both["count"].fill_null(0))
+
+
+def _noun_like(path: Path) -> Iterator[tuple[float, str]]:
+    if not path.is_file():
+        raise InputError(f"there is no file {path} to make a pool from")
+    with path.open(encoding="utf-8", errors="replace") as lines:
+        for line in lines:
+            frequency, *words = line.split() or [""]
+            if not words or not re.fullmatch(r"[0-9]+(\.[0-9]+)?", frequency):
+                continue
+            head = words[-1].lower()
+            if head.isalpha() and len(head) > 2 and head not in NOT_A_NOUN and not head.endswith(NOT_NOUN_ENDINGS):
+                yield float(frequency), " ".join(words).lower()
+
+
+def _quoted(path: Path) -> str:
+    return "'" + str(path).replace("'", "''") + "'"

@@ -1,0 +1,66 @@
+"""SafeLog's formulas as Zhang's thesis states them (2017, chapters 3 and 4): the paper's claims, printed beside ours.
+
+docs/errata.md says where they do not hold. Our own guarantees come from `calibrate`.
+"""
+
+from math import exp, log
+
+from searchveil.errors import InputError
+from searchveil.privacy import calibrate
+
+MOST_QUERIES_PER_SESSION = 12
+
+
+def alpha(scale: float, threshold: float, coverage: float = 1.0) -> float:
+    """α of Theorem 1; `coverage` is p_g, the probability that the pool contains a query."""
+    return max(exp(1 / scale) / coverage, 1 + 1 / (2 * exp((threshold - 1) / scale) - 1))
+
+
+def click_epsilon(queries: int, clicks: int, scale: float, threshold: float, coverage: float = 1.0) -> float:
+    """ε of A_Click: q_f ln α + q_f/b_q + c_f/b_c, all noise of one scale."""
+    return queries * log(alpha(scale, threshold, coverage)) + (queries + clicks) / scale
+
+
+def turning_point(scale: float) -> float:
+    """K(b) from which a higher threshold no longer lowers the paper's ε (at p_g = 1)."""
+    return 1 - scale * log(2 * (1 - exp(-1 / scale)))
+
+
+def scale_with_transitions(epsilon: float, queries: int) -> float:
+    """b of Table 3.10, whose ε column is (4 q_f − 1)/b: queries twice, clicks, and q_f − 1 transitions."""
+    return (4 * queries - 1) / epsilon
+
+
+def subsequences(sessions: int, queries: int) -> int:
+    """Δf: how many subsequences of two or more queries a user's kept sessions have at most."""
+    return int(sessions * (2**queries - 1 - queries))
+
+
+def session_epsilon(changes: int, scale: float, threshold: float) -> float:
+    """ε of A_Session's part 1 with Δf = `changes`, or of part 2 with l = `changes`."""
+    return changes * (log(alpha(scale, threshold)) + 1 / scale)
+
+
+def session_delta(changes: int, scale: float, threshold: float) -> float:
+    return changes / 2 * exp((changes - threshold) / scale)
+
+
+def check_queries_per_session(queries: int) -> None:
+    if queries < 2:
+        raise InputError(f"a session has at least two queries, not {queries}; try --queries-per-session 3")
+    if queries > MOST_QUERIES_PER_SESSION:
+        raise InputError(
+            f"{queries} queries per session have {subsequences(1, queries):,} subsequences each, and the noise grows "
+            f"with their number; --queries-per-session may be at most {MOST_QUERIES_PER_SESSION}"
+        )
+
+
+def expected_slips(pool_size: int, scale: float, threshold: int) -> float:
+    """How many pool queries nobody searched come out all the same."""
+    return pool_size * calibrate.tail(scale, threshold)
+
+
+def threshold_for_slips(pool_size: int, scale: float, slips: float = 1.0) -> int:
+    """The smallest T at which no more than `slips` of them are expected."""
+    start = max(1, round(scale * log(max(1.0, pool_size / slips))))
+    return calibrate.smallest_integer(start, lambda t: t >= 1 and expected_slips(pool_size, scale, t) <= slips)

@@ -1,0 +1,26 @@
+"""Noisy counts over a public list of candidates: the domain is known, so no threshold is needed and ε is pure."""
+
+import ibis.expr.types as ir
+import numpy as np
+import pyarrow as pa
+
+from searchveil.engine import Engine
+from searchveil.privacy.noise import DiscreteLaplace, Source
+
+
+def noisy_candidates(
+    counts: ir.Table, candidates: ir.Table, *, noise: DiscreteLaplace, engine: Engine, source: Source
+) -> pa.Table:
+    """Every candidate gets a count with noise, those that nobody has too; then what is not positive is left out.
+
+    `candidates` has the item's columns, `counts` the same and `count`. Leaving out looks only at the noisy counts.
+    """
+    columns = list(candidates.columns)
+    both = candidates.left_join(counts, columns)
+    full = engine.fetch(both.select(*columns, count=both["count"].fill_null(0)))
+    full = full.sort_by([(column, "ascending") for column in columns])
+    true = full["count"].to_numpy().astype(np.int64)
+    noisy = true + noise.sample(len(true), source)
+    schema = pa.schema({column: pa.string() for column in columns} | {"count": pa.int64()})
+    published = full.select(columns).append_column("count", pa.array(noisy)).cast(schema).filter(pa.array(noisy > 0))
+    return published.sort_by([("count", "descending"), *((column, "ascending") for column in columns)])

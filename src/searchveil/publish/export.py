@@ -1,0 +1,79 @@
+"""A release in the shapes other tools read: a click graph as node and edge lists, and the columns of ORCAS.
+
+Post-processing of what is published already, so the guarantee stays what it was.
+"""
+
+import shutil
+from collections.abc import Sequence
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from searchveil.errors import InputError
+from searchveil.publish.folder import write_tsv
+
+LAYOUTS = ("click-graph", "orcas")
+
+
+def export_release(folder: Path, out: Path, layout: str) -> dict[str, int]:
+    """Write the layout's files into the new folder `out`, whole or not at all; return their numbers of rows."""
+    if layout not in LAYOUTS:
+        raise InputError(f"no layout '{layout}'; there are {' and '.join(LAYOUTS)}")
+    if out.exists():
+        raise InputError(f"{out} exists already: choose another --out or remove it first")
+    tables = {name: _table(folder, name) for name in ("data", "clicks", "transitions")}
+    clicks = tables["clicks"] if tables["clicks"] is not None else tables["data"]
+    if clicks is None or not {"query", "url", "count"} <= set(clicks.column_names):
+        raise InputError(f"{folder} has no published clicks; release the item click, or a method with clicks")
+    files = {"orcas.tsv": orcas(clicks)} if layout == "orcas" else click_graph(clicks, tables["transitions"])
+    partial = out.with_name(f".{out.name}.partial")
+    try:
+        partial.mkdir()
+        for name, table in files.items():
+            with (partial / name).open("xb") as file:
+                write_tsv(table, file, header=layout != "orcas")  # ORCAS has none
+        partial.rename(out)
+    except OSError as problem:
+        shutil.rmtree(partial, ignore_errors=True)
+        raise InputError(f"{out} cannot be written: {problem.strerror or problem}") from problem
+    return {name: table.num_rows for name, table in files.items()}
+
+
+def click_graph(clicks: pa.Table, transitions: pa.Table | None = None) -> dict[str, pa.Table]:
+    """nodes.tsv (id, kind, text) and edges.tsv (source, target, kind, count): queries click urls or follow queries."""
+    follow = transitions.to_pylist() if transitions is not None else []
+    queries = {row["query"] for row in (*clicks.to_pylist(), *follow)} | {row["next"] for row in follow}
+    urls = {row["url"] for row in clicks.to_pylist()}
+    nodes = [*(("query", text) for text in sorted(queries)), *(("url", text) for text in sorted(urls))]
+    number = {node: i for i, node in enumerate(nodes)}
+    edges: list[tuple[object, ...]] = []
+    for row in clicks.to_pylist():
+        edges.append((number["query", row["query"]], number["url", row["url"]], "click", row["count"]))
+    for row in follow:
+        edges.append((number["query", row["query"]], number["query", row["next"]], "transition", row["count"]))
+    return {
+        "nodes.tsv": _columns(("id", "kind", "text"), [(i, kind, text) for i, (kind, text) in enumerate(nodes)]),
+        "edges.tsv": _columns(("source", "target", "kind", "count"), edges),
+    }
+
+
+def orcas(clicks: pa.Table) -> pa.Table:
+    """qid, query, did, url: one line for each published click pair; ORCAS has no counts."""
+    rows = clicks.to_pylist()
+    queries = {text: f"Q{i}" for i, text in enumerate(sorted({row["query"] for row in rows}))}
+    documents = {text: f"D{i}" for i, text in enumerate(sorted({row["url"] for row in rows}))}
+    lines: list[tuple[object, ...]] = [(queries[r["query"]], r["query"], documents[r["url"]], r["url"]) for r in rows]
+    return _columns(("qid", "query", "did", "url"), lines)
+
+
+def _columns(names: tuple[str, ...], rows: Sequence[tuple[object, ...]]) -> pa.Table:
+    values = zip(*rows, strict=True) if rows else ((),) * len(names)
+    return pa.table({name: list(column) for name, column in zip(names, values, strict=True)})
+
+
+def _table(folder: Path, name: str) -> pa.Table | None:
+    if not (folder / "data.parquet").exists():
+        raise InputError(f"{folder} is no release folder with Parquet tables; release with --table parquet")
+    path = folder / f"{name}.parquet"
+    return pq.read_table(path) if path.exists() else None

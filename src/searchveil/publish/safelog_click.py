@@ -1,0 +1,279 @@
+"""SafeLog for single queries: A_Click of Zhang 2017, with a public query pool, clicks and query transitions."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import floor
+from typing import Any, ClassVar, Literal
+
+import ibis
+import ibis.expr.types as ir
+import pyarrow as pa
+
+from searchveil.engine.histogram import count_users, first_of_each_user
+from searchveil.errors import InputError
+from searchveil.items.item import normalize_query
+from searchveil.items.pool import QueryPool, counts_with_pool
+from searchveil.log import SearchLog
+from searchveil.log.personal import check_patterns, looks_personal
+from searchveil.log.sessions import number_sessions, submissions
+from searchveil.privacy import calibrate, safelog
+from searchveil.privacy.guarantee import Guarantee, Neighbours
+from searchveil.privacy.noise import DiscreteLaplace, Source
+from searchveil.publish.candidates import noisy_candidates
+from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Plan, Progress
+from searchveil.publish.threshold import survivors
+
+
+@dataclass(frozen=True)
+class Part:
+    """One kind of count: how many a user may change, and whether a threshold must hide rare ones (which costs δ)."""
+
+    name: str
+    per_user: int
+    hidden_by_threshold: bool
+
+
+@dataclass(frozen=True)
+class SafeLogClick(Mechanism):
+    """First queries and clicks of each user, counted with noise over a public pool, over the log, or over both.
+
+    Give `epsilon` (and `delta` where something is hidden by a threshold), or `noise_scale` and `threshold`. Noise of one
+    scale serves all parts. Domain "pool" publishes only queries of the pool: pure ε, and the threshold has no part in it.
+    Clicks and transitions come from public candidates (pure) or through a noisy threshold of their own.
+    """
+
+    method: ClassVar[str] = "safelog-click"
+
+    epsilon: float | None = None
+    delta: float | None = None
+    noise_scale: float | None = None
+    threshold: float | None = None
+    queries_per_user: int = 3
+    clicks_per_user: int = 3
+    transitions: bool = False
+    domain: Literal["pool", "pool+log"] = "pool+log"
+    pool: QueryPool | None = None
+    candidates: pa.Table | None = None
+    transition_candidates: pa.Table | None = None
+    fresh_counts: bool = False
+    neighbours: Neighbours = "add-remove"
+    at_least: int = 0
+    personal: bool = False
+    patterns: tuple[str, ...] = ()
+    pool_coverage: float = 1.0
+
+    def __post_init__(self) -> None:
+        check_calibration(self.epsilon, self.delta, self.noise_scale, self.threshold)
+        calibrate.check_per_user(self.queries_per_user, "queries-per-user")
+        if self.clicks_per_user < 0:
+            raise InputError(f"clicks per user must not be negative, not {self.clicks_per_user}; 0 publishes no clicks")
+        if self.domain not in ("pool", "pool+log"):
+            raise InputError(f"no domain '{self.domain}'; there are pool and pool+log")
+        if self.neighbours not in ("add-remove", "replace-one"):
+            raise InputError(f"no neighbours '{self.neighbours}'; there are add-remove and replace-one")
+        if self.transitions and self.queries_per_user < 2:
+            raise InputError("transitions need two queries of a user; try --queries-per-user 3")
+        if not 0 < self.pool_coverage <= 1:
+            raise InputError(f"the pool coverage is a probability, not {self.pool_coverage:g}; try --pool-coverage 1")
+        for table, columns in ((self.candidates, {"query", "url"}), (self.transition_candidates, {"query", "next"})):
+            if table is not None and not columns <= set(table.column_names):
+                raise InputError(f"candidates need the columns {' and '.join(sorted(columns))}")
+        check_patterns(self.patterns)
+
+    @property
+    def parts(self) -> list[Part]:
+        parts = [Part("queries", self.queries_per_user, self.domain == "pool+log")]
+        if self.clicks_per_user:
+            parts.append(Part("clicks", self.clicks_per_user, self.candidates is None))
+        if self.transitions:
+            parts.append(Part("transitions", self.queries_per_user - 1, self.transition_candidates is None))
+        return parts
+
+    def plan(self, log: SearchLog | int | None = None) -> Plan:
+        hidden = [part for part in self.parts if part.hidden_by_threshold]
+        changes = sum(part.per_user for part in self.parts) + (self.queries_per_user if self.fresh_counts else 0)
+        changes *= 1 if self.neighbours == "add-remove" else 2
+        scale = self.noise_scale or calibrate.scale_for(self.epsilon or 0, changes)
+        epsilon = self.epsilon or calibrate.epsilon_of(scale, changes)
+        thresholds = self._thresholds(scale, hidden)
+        delta = self.delta if self.delta is not None else 0.0
+        if self.threshold is not None:
+            exact = sum(calibrate.occurrences_delta(scale, part.per_user, thresholds[part.name]) for part in hidden)
+            if self.delta is not None and exact > self.delta:
+                raise InputError(
+                    f"the threshold {self.threshold:g} is infeasible: delta would be {exact:.3g}; raise --threshold"
+                )
+            delta = self.delta if self.delta is not None else min(1.0, exact)
+        parameters: dict[str, Any] = {
+            "queries_per_user": self.queries_per_user,
+            "clicks_per_user": self.clicks_per_user,
+            "domain": self.domain,
+            "noise_scale": scale,
+            "second_threshold": thresholds["queries"],
+        }
+        parameters |= {f"{part.name}_threshold": thresholds[part.name] for part in hidden if part.name != "queries"}
+        if self.fresh_counts:
+            parameters["count_scale"] = scale
+        if self.pool is not None:
+            slips = safelog.expected_slips(self.pool.size, scale, thresholds["queries"])
+            parameters |= {"pool_size": self.pool.size, "expected_pool_slips": slips}
+        guarantee = Guarantee(
+            notion="approximate",
+            epsilon=epsilon,
+            delta=delta if hidden else 0.0,
+            neighbours=self.neighbours,
+            proof="docs/guarantees.md#safelog-click",
+            assumed_public=self._assumed_public(),
+            unprotected=self._unprotected(),
+        )
+        paper = safelog.click_epsilon(
+            self.queries_per_user, self.clicks_per_user, scale, thresholds["queries"] - 1, self.pool_coverage
+        )
+        if self.threshold is not None:
+            paper = safelog.click_epsilon(
+                self.queries_per_user, self.clicks_per_user, scale, self.threshold, self.pool_coverage
+            )
+        return Plan(self.method, "query", parameters, guarantee, {"paper_epsilon": paper})
+
+    def recommend(self) -> dict[str, dict[str, float]]:
+        """Good settings for the wanted ε and queries per user: the paper's turning point, and ours for the domain."""
+        if self.epsilon is None:
+            raise InputError("a recommendation starts from a wanted ε; add --epsilon 1")
+        paper_scale = safelog.scale_with_transitions(self.epsilon, self.queries_per_user)
+        ours = self.plan().parameters
+        pool_size = self.pool.size if self.pool else 0
+        paper_threshold = safelog.turning_point(paper_scale)
+        return {
+            "paper": {
+                "noise_scale": paper_scale,
+                "threshold": paper_threshold,
+                "expected_pool_slips": safelog.expected_slips(pool_size, paper_scale, floor(paper_threshold) + 1),
+            },
+            "ours": {
+                "noise_scale": ours["noise_scale"],
+                "threshold": ours["second_threshold"] - 1,
+                "expected_pool_slips": ours.get("expected_pool_slips", 0.0),
+            },
+        }
+
+    def _thresholds(self, scale: float, hidden: list[Part]) -> dict[str, int]:
+        """T of every part. Parts that are hidden share δ equally; over the pool alone T only keeps slips rare."""
+        if self.threshold is not None:
+            return {part.name: floor(self.threshold) + 1 for part in self.parts}
+        if hidden and self.delta is None:
+            names = ", ".join(part.name for part in hidden)
+            raise InputError(f"a threshold hides rare {names}, which needs --delta; try --delta 1e-6")
+        thresholds = {
+            part.name: calibrate.occurrences_threshold(scale, (self.delta or 0) / len(hidden), part.per_user)
+            for part in hidden
+        }
+        if "queries" not in thresholds:
+            thresholds["queries"] = safelog.threshold_for_slips(self.pool.size if self.pool else 1, scale)
+        return thresholds
+
+    def _assumed_public(self) -> tuple[str, ...]:
+        public = [AT_LEAST_TWO_USERS]
+        if self.pool is not None:
+            public.append("the query pool")
+        if self.candidates is not None and self.clicks_per_user:
+            public.append("the candidate urls of every query")
+        if self.transition_candidates is not None and self.transitions:
+            public.append("the candidate transitions")
+        return tuple(public)
+
+    def _unprotected(self) -> tuple[str, ...]:
+        if not self.at_least:
+            return ()
+        return (
+            f"which queries the frequency filter removes (fewer than {self.at_least} submissions): one user can move "
+            "queries across it and shift what is kept of other users, so with the filter no ε holds unconditionally",
+        )
+
+    def check(self, log: SearchLog) -> None:
+        log.require("time", why="a user's first queries")
+        if self.clicks_per_user:
+            log.require("url", why="counting clicks (or add --clicks-per-user 0)")
+        if self.domain == "pool" and self.pool is None:
+            raise InputError("the domain pool needs a pool; make one with searchveil pool, then add --pool FILE")
+
+    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Mapping[str, pa.Table]:
+        engine, noise = log.engine, DiscreteLaplace(plan.parameters["noise_scale"])
+        progress(f"keeping the first {self.queries_per_user} queries of each user")
+        sent = submissions(log)
+        sent = self._without_sensitive(sent.filter(sent["query"] != ""))
+        first = engine.stage(first_of_each_user(sent, ["time", "query"], self.queries_per_user))
+        counts = count_users(first, ["query"])
+        if self.pool is not None:
+            pool = self.pool.table(engine, log.normalization)
+            counts = counts_with_pool(counts, pool, keep_log=self.domain == "pool+log")
+        progress("adding noise to the queries")
+        queries = survivors(
+            engine.stage(counts),
+            ["query"],
+            threshold=plan.parameters["second_threshold"],
+            noise=noise,
+            engine=engine,
+            source=source,
+            fresh=noise if self.fresh_counts else None,
+        )
+        tables = {"data": queries}
+        published = engine.load(queries.select(["query"]))
+        for part in self.parts[1:]:
+            progress(f"adding noise to the {part.name}")
+            if part.name == "clicks":
+                kept, columns, candidates = self._first_clicks(log, published), ["query", "url"], self.candidates
+            else:
+                kept, columns, candidates = _followed(first, published), ["query", "next"], self.transition_candidates
+            counts = engine.stage(count_users(kept, columns))
+            if candidates is None:
+                threshold = plan.parameters[f"{part.name}_threshold"]
+                tables[part.name] = survivors(
+                    counts, columns, threshold=threshold, noise=noise, engine=engine, source=source
+                )
+            else:
+                public = normalize_query(engine.load(candidates.select(columns)), log.normalization).distinct()
+                eligible = engine.stage(public.semi_join(published, "query"))
+                tables[part.name] = noisy_candidates(counts, eligible, noise=noise, engine=engine, source=source)
+        return tables
+
+    def _without_sensitive(self, rows: ir.Table) -> ir.Table:
+        """Drop rows that look personal, which is free, and queries that are rare, which is not (`unprotected`)."""
+        if not self.personal:
+            rows = rows.filter(~looks_personal(rows["query"], self.patterns))
+        if self.at_least:
+            frequency = rows.group_by("query").agg(times=rows.count())
+            rows = rows.semi_join(frequency.filter(frequency["times"] >= self.at_least), "query")
+        return rows
+
+    def _first_clicks(self, log: SearchLog, published: ir.Table) -> ir.Table:
+        """The first clicks of each user on results of published queries."""
+        clicked = log.table.filter(log.table["url"].notnull() & log.table["time"].notnull())
+        clicks = normalize_query(clicked.select("user", "query", "url", "time"), log.normalization).distinct()
+        return first_of_each_user(clicks.semi_join(published, "query"), ["time", "query", "url"], self.clicks_per_user)
+
+
+def _followed(first: ir.Table, published: ir.Table) -> ir.Table:
+    """Neighbouring different queries of a session among the kept ones: at most one fewer than a user keeps."""
+    sessions = number_sessions(first)
+    in_order = ibis.window(group_by=["user", "session"], order_by=["time", "query"])
+    pairs = sessions.mutate(next=sessions["query"].lead().over(in_order))
+    pairs = pairs.filter(pairs["next"].notnull() & (pairs["next"] != pairs["query"]))
+    return pairs.semi_join(published, "query").semi_join(published.select(next="query"), "next")
+
+
+def check_calibration(
+    epsilon: float | None, delta: float | None, noise_scale: float | None, threshold: float | None
+) -> None:
+    """Either the promise is given or the noise is."""
+    if (epsilon is None) == (noise_scale is None):
+        raise InputError("give --epsilon or --noise-scale, one of them; try --epsilon 1")
+    if epsilon is not None:
+        calibrate.check_epsilon(epsilon)
+    if delta is not None:
+        calibrate.check_delta(delta)
+    if noise_scale is not None:
+        calibrate.check_scale(noise_scale)
+        if threshold is None and delta is None:
+            raise InputError("--noise-scale needs --threshold or --delta beside it")
+    if threshold is not None and not threshold >= 0:
+        raise InputError(f"the threshold must not be negative, not {threshold:g}")

@@ -1,0 +1,173 @@
+"""SafeLog for sessions: A_Session of Zhang 2017, ordered query sequences that many users share, and clicks."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from math import ceil, floor
+from typing import Any, ClassVar, Literal
+
+import pyarrow as pa
+
+from searchveil.engine.histogram import count_users, first_of_each_user
+from searchveil.errors import InputError
+from searchveil.items.item import normalize_query
+from searchveil.items.session import as_lists, first_sessions, subsequences
+from searchveil.log import SearchLog
+from searchveil.log.personal import check_patterns, looks_personal
+from searchveil.log.sessions import GAP_MINUTES, submissions
+from searchveil.privacy import calibrate, safelog
+from searchveil.privacy.guarantee import Guarantee, Neighbours
+from searchveil.privacy.noise import DiscreteLaplace, Source
+from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Plan, Progress
+from searchveil.publish.safelog_click import check_calibration
+from searchveil.publish.threshold import survivors
+
+
+@dataclass(frozen=True)
+class SafeLogSession(Mechanism):
+    """Subsequences of the first sessions of each user, published iff their noisy count passes; clicks likewise.
+
+    Variant "ours" counts a subsequence once per user and publishes the noise that selected it; "published" counts every
+    occurrence and draws fresh noise, at the paper's ε and δ. Give `epsilon` and `delta`, or `noise_scale` and
+    `threshold` (the paper's K: published iff noisy > K).
+    """
+
+    method: ClassVar[str] = "safelog-session"
+
+    epsilon: float | None = None
+    delta: float | None = None
+    noise_scale: float | None = None
+    threshold: float | None = None
+    sessions_per_user: int = 1
+    queries_per_session: int = 3
+    clicks_per_user: int = 0
+    gap_minutes: float = GAP_MINUTES
+    variant: Literal["ours", "published"] = "ours"
+    neighbours: Neighbours = "add-remove"
+    personal: bool = False
+    patterns: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        check_calibration(self.epsilon, self.delta, self.noise_scale, self.threshold)
+        calibrate.check_per_user(self.sessions_per_user, "sessions-per-user")
+        safelog.check_queries_per_session(self.queries_per_session)
+        if self.clicks_per_user < 0:
+            raise InputError(f"clicks per user must not be negative, not {self.clicks_per_user}; 0 publishes no clicks")
+        if not self.gap_minutes > 0:
+            raise InputError(f"the session gap must be more than 0 minutes, not {self.gap_minutes:g}")
+        if self.variant not in ("ours", "published"):
+            raise InputError(f"no variant '{self.variant}'; there are ours and published")
+        if self.neighbours not in ("add-remove", "replace-one"):
+            raise InputError(f"no neighbours '{self.neighbours}'; there are add-remove and replace-one")
+        if self.epsilon is not None and self.threshold is None and self.delta is None:
+            raise InputError("safelog-session needs --delta beside --epsilon; try --delta 1e-6")
+        check_patterns(self.patterns)
+
+    @property
+    def parts(self) -> list[int]:
+        """How many counts a user may change: subsequences and, where wanted, clicks."""
+        subsequences = safelog.subsequences(self.sessions_per_user, self.queries_per_session)
+        return [subsequences, self.clicks_per_user] if self.clicks_per_user else [subsequences]
+
+    def plan(self, log: SearchLog | int | None = None) -> Plan:
+        noises = 2 if self.variant == "published" else 1  # fresh noise for the published count is paid again
+        changes = noises * sum(self.parts) * (1 if self.neighbours == "add-remove" else 2)
+        scale = self.noise_scale or calibrate.scale_for(self.epsilon or 0, changes)
+        paper_threshold, thresholds = self._thresholds(scale)
+        delta = sum(
+            self._delta(part, scale, t, paper_threshold) for part, t in zip(self.parts, thresholds, strict=True)
+        )
+        if self.delta is not None and delta > self.delta:
+            raise InputError(
+                f"the threshold {self.threshold:g} is infeasible: delta would be {delta:.3g}; raise --threshold"
+            )
+        paper_epsilon = sum(safelog.session_epsilon(part, scale, paper_threshold) for part in self.parts)
+        paper_delta = sum(safelog.session_delta(part, scale, paper_threshold) for part in self.parts)
+        epsilon = self.epsilon or calibrate.epsilon_of(scale, changes)
+        if self.variant == "published" and self.epsilon is None and self.neighbours == "add-remove":
+            epsilon = max(epsilon, paper_epsilon)
+        parameters: dict[str, Any] = {
+            "sessions_per_user": self.sessions_per_user,
+            "queries_per_session": self.queries_per_session,
+            "gap_minutes": self.gap_minutes,
+            "noise_scale": scale,
+            "second_threshold": thresholds[0],
+        }
+        if self.clicks_per_user:
+            parameters |= {"clicks_per_user": self.clicks_per_user, "clicks_threshold": thresholds[1]}
+        if self.variant == "published":
+            parameters["count_scale"] = scale
+        guarantee = Guarantee(
+            notion="approximate",
+            epsilon=epsilon,
+            delta=self.delta if self.delta is not None else min(1.0, delta),
+            neighbours=self.neighbours,
+            proof="docs/guarantees.md#safelog-session",
+            assumed_public=(AT_LEAST_TWO_USERS,),
+        )
+        return Plan(
+            self.method, "session", parameters, guarantee, {"paper_epsilon": paper_epsilon, "paper_delta": paper_delta}
+        )
+
+    def _delta(self, per_user: int, scale: float, threshold: int, paper_threshold: float) -> float:
+        if self.variant == "ours":
+            return calibrate.approximate_delta(scale, per_user, threshold)
+        exact = calibrate.occurrences_delta(scale, per_user, threshold)
+        return max(exact, min(1.0, safelog.session_delta(per_user, scale, paper_threshold)))
+
+    def _thresholds(self, scale: float) -> tuple[float, list[int]]:
+        """The paper's K, and T of each part."""
+        if self.threshold is not None:
+            return self.threshold, [floor(self.threshold) + 1] * len(self.parts)
+        share = (self.delta or 0) / len(self.parts)
+        if self.variant == "ours":
+            thresholds = [calibrate.approximate_threshold(scale, share, part) for part in self.parts]
+            return thresholds[0] - 1, thresholds
+        # One K for both parts, as the thesis has it.
+        k = max(
+            ceil(max(calibrate.korolova_threshold(part / scale, share, part) for part in self.parts)), max(self.parts)
+        )
+        return k, [k + 1] * len(self.parts)
+
+    def check(self, log: SearchLog) -> None:
+        log.require("time", why="telling sessions apart")
+        if self.clicks_per_user:
+            log.require("url", why="counting clicks (or add --clicks-per-user 0)")
+
+    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Mapping[str, pa.Table]:
+        engine, noise = log.engine, DiscreteLaplace(plan.parameters["noise_scale"])
+        fresh = noise if self.variant == "published" else None
+        progress(f"keeping the first {self.sessions_per_user} sessions of each user")
+        sent = submissions(log)
+        sent = sent.filter(sent["query"] != "")
+        if not self.personal:
+            sent = sent.filter(~looks_personal(sent["query"], self.patterns))
+        sessions = first_sessions(sent, self.sessions_per_user, self.queries_per_session, self.gap_minutes)
+        kept = subsequences(engine.stage(sessions), self.queries_per_session, engine)
+        if self.variant == "ours":
+            kept = kept.distinct()
+        counts = engine.stage(count_users(kept, ["session"]))
+        progress("adding noise to the sessions")
+        threshold = plan.parameters["second_threshold"]
+        published = survivors(
+            counts, ["session"], threshold=threshold, noise=noise, engine=engine, source=source, fresh=fresh
+        )
+        tables = {"data": as_lists(published)}
+        if self.clicks_per_user:
+            progress("adding noise to the clicks")
+            clicked = log.table.filter(log.table["url"].notnull() & log.table["time"].notnull())
+            clicks = normalize_query(clicked.select("user", "query", "url", "time"), log.normalization).distinct()
+            if not self.personal:
+                clicks = clicks.filter(~looks_personal(clicks["query"], self.patterns))
+            first = first_of_each_user(clicks, ["time", "query", "url"], self.clicks_per_user)
+            if self.variant == "ours":
+                first = first.select("user", "query", "url").distinct()
+            tables["clicks"] = survivors(
+                engine.stage(count_users(first, ["query", "url"])),
+                ["query", "url"],
+                threshold=plan.parameters["clicks_threshold"],
+                noise=noise,
+                engine=engine,
+                source=source,
+                fresh=fresh,
+            )
+        return tables
