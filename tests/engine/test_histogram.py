@@ -10,7 +10,7 @@ from typing import TypeAlias
 import ibis.expr.types as ir
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from searchveil.engine import Engine, open_engine
@@ -18,6 +18,17 @@ from searchveil.engine.histogram import count_users, first_of_each_user, keep_so
 from searchveil.errors import InputError
 from searchveil.items import CLICK, KEYWORD, QUERY, Item
 from searchveil.log import SearchLog
+
+# What DuckDB, pandas and Python hold against ibis and pyspark; the calls are not ours to change.
+pytestmark = [
+    pytest.mark.filterwarnings(advice)
+    for advice in (
+        "ignore:fetch_arrow_table:DeprecationWarning",
+        "ignore:The copy keyword is deprecated",
+        "ignore:unclosed <socket:ResourceWarning",
+        "ignore:The 'future.infer_string' option is deprecated",
+    )
+]
 
 Row: TypeAlias = tuple[str, str, str]  # user, query, url
 Kept: TypeAlias = dict[str, set[tuple[str, ...]]]
@@ -48,7 +59,8 @@ rows = st.lists(
     max_size=25,
 )
 seeds = st.integers(0, 2**63 - 1)
-few = settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+# The logs are small as they are: shrinking them would take an engine minutes.
+few = settings(max_examples=15, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 
 
 def log_of(engine: Engine, table: Sequence[Row]) -> SearchLog:

@@ -69,7 +69,7 @@ def test_the_result_is_plain_json_and_a_text(duckdb_engine: Engine) -> None:
     first = read_back["trials"][0]
     assert first["method"] == "k-query"
     assert first["advantage"] == 1
-    assert "the attacker is right 100% of the time" in str(result).splitlines()[1]
+    assert "The attacker is right 100% of the time; nothing forbids it." in str(result).splitlines()[1]
 
 
 @pytest.mark.parametrize("guess", ["my secret  ILLNESS", "cheap flights"])

@@ -23,15 +23,13 @@ from searchveil.publish.mechanism import Mechanism, silent
 Row = tuple[Any, str, int]  # user, query, minute
 
 START = datetime(2024, 3, 1)
-# Words that are prefixes of each other, words that share nothing, and letters of two and of four bytes.
-WORDS = ["a", "ab", "abc", "abd", "abde", "b", "ça", "çb", "𝔸x", "zoo"]
+# Words that begin other words, words that share nothing, letters of two and four bytes, two spellings of one query.
+QUERIES = ["a", "ab", "AB  a", "abc", "abd", "abde ab", "b", "b a", "ça", "çb b", "𝔸x", "𐐨", "𐐨x", "zoo"]
 
+# Few users, queries and times for the number of rows, so that they meet.
 rows_of_a_log = st.lists(
-    st.tuples(
-        st.integers(0, 5),
-        st.lists(st.sampled_from([*WORDS, "Ab", "ABC"]), min_size=1, max_size=3).map(" ".join),
-        st.sampled_from([0, 1, 1, 20, 29, 60, 61, 300]),
-    ),
+    st.tuples(st.integers(0, 4), st.sampled_from(QUERIES), st.sampled_from([0, 1, 30, 61, 61, 300])),
+    min_size=12,
     max_size=40,
 )
 few = settings(max_examples=20, deadline=None, suppress_health_check=[HealthCheck.too_slow])
@@ -257,6 +255,18 @@ def test_session_ids_are_fresh_and_order_the_rows(duckdb_engine: Engine, mechani
 def test_two_users_sessions_of_the_same_number_have_different_ids(duckdb_engine: Engine) -> None:
     rows: list[Row] = [("1", "a", 0), ("1 1", "a", 0), ("11", "a", 0), ("11", "a", 60)]
     assert len({row["session"] for row in published(KQuery(2), log_of(duckdb_engine, rows))}) == 4
+
+
+def test_the_sessions_of_one_user_are_one_user(duckdb_engine: Engine) -> None:
+    rows: list[Row] = [(1, "private", minute) for minute in (0, 100, 200)] + [(2, "weather", 0), (3, "weather", 0)]
+    assert sequences(published(KQuery(2), log_of(duckdb_engine, rows))) == {("weather",): 2}
+    assert histogram(published(KKeyword(2), log_of(duckdb_engine, rows))) == {("weather", False): 2}
+
+
+@pytest.mark.parametrize("mechanism", [KQuery(2), KSession(2), KKeyword(2)], ids=lambda mechanism: mechanism.method)
+@pytest.mark.parametrize("rows", [[], [(1, "private", 0)], [(1, " ", 0), (2, " ", 0)]], ids=["empty", "one", "blank"])
+def test_nothing_shared_is_nothing_published(duckdb_engine: Engine, mechanism: Mechanism, rows: list[Row]) -> None:
+    assert published(mechanism, log_of(duckdb_engine, rows)) == []
 
 
 def test_fewer_than_k_rare_sessions_are_left_out(duckdb_engine: Engine) -> None:

@@ -261,3 +261,22 @@ def attack_k_anonymity(
         show.print_json(result.to_json())
     else:
         print(result)
+
+
+@attack.command("safelog-clicks", epilog=_example("searchveil attack safelog-clicks --runs 50"))
+def attack_safelog_clicks(
+    noise_scale: Annotated[float, typer.Option(help="b of the paper's release.")] = 10.0,
+    threshold: Annotated[float, typer.Option(help="K of the paper's release.")] = 10.0,
+    runs: Annotated[int, typer.Option(help="Releases with and without the victim.")] = 100,
+    json: Json = False,
+) -> None:
+    """SafeLog's click counts as published show a single click for certain (docs/errata.md); ours do not."""
+    from searchveil.cli import show
+    from searchveil.lab.attacks.safelog_clicks import attack_safelog_clicks as run
+
+    with show.steps() as step:
+        result = run(noise_scale=noise_scale, threshold=threshold, runs=runs, progress=step)
+    if json:
+        show.print_json(result.to_json())
+    else:
+        print(result)

@@ -142,7 +142,7 @@ class QueryPool:
 
 
 def counts_with_pool(counts: ir.Table, pool: ir.Table, *, keep_log: bool) -> ir.Table:
-    """Counts over the pool, zero where nobody searched; with `keep_log` also over what was searched outside the pool."""
+    """Counts over the pool, zero where nobody searched; with `keep_log` also over what was searched outside it."""
     both = pool.left_join(counts, "query") if not keep_log else pool.outer_join(counts, "query")
     return both.select(query=both["query"].coalesce(both["query_right"]), count=both["count"].fill_null(0))
 

@@ -37,9 +37,9 @@ class Part:
 class SafeLogClick(Mechanism):
     """First queries and clicks of each user, counted with noise over a public pool, over the log, or over both.
 
-    Give `epsilon` (and `delta` where something is hidden by a threshold), or `noise_scale` and `threshold`. Noise of one
-    scale serves all parts. Domain "pool" publishes only queries of the pool: pure ε, and the threshold has no part in it.
-    Clicks and transitions come from public candidates (pure) or through a noisy threshold of their own.
+    Give `epsilon` (and `delta` where something is hidden by a threshold), or `noise_scale` and `threshold`. Noise of
+    one scale serves all parts. Domain "pool" publishes only queries of the pool: pure ε, in which the threshold has no
+    part. Clicks and transitions come from public candidates (pure) or through a noisy threshold of their own.
     """
 
     method: ClassVar[str] = "safelog-click"

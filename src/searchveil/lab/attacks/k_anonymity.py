@@ -61,10 +61,13 @@ class Trial:
         return asdict(self) | {name: getattr(self, name) for name in derived}
 
     def __str__(self) -> str:
+        allowed = "nothing forbids it"
+        if self.advantage_at_most < 1:
+            allowed = f"its guarantee allows {self.success_at_most:.0%}"
         return (
-            f"{self.method}, {self.fake_accounts} fake accounts; sign: {self.sign}. Seen with the victim in "
-            f"{self.seen_with_victim:.0%}, without in {self.seen_without_victim:.0%} of {self.runs} releases each: "
-            f"the attacker is right {self.success:.0%} of the time, of at most {self.success_at_most:.0%} allowed."
+            f"{self.method}, {self.fake_accounts} fake accounts: {self.sign} in {self.seen_with_victim:.0%} of "
+            f"releases with the victim, {self.seen_without_victim:.0%} without (runs: {self.runs}). "
+            f"The attacker is right {self.success:.0%} of the time; {allowed}."
         )
 
 
@@ -143,7 +146,7 @@ def attack_k_anonymity(
         (
             trial(KQuery(k), completing, published, query_is_published),
             # A set that k sessions share is published as it is, once for each: after k fakes, one more is the victim's.
-            trial(KSession(k), k, "the keyword set is published once more than expected", one_session_more),
+            trial(KSession(k), k, "the keyword set is published once more than searched by others", one_session_more),
             trial(KKeyword(k), max(0, k - 1 - sharing_keyword), f"'{keyword}' is published in full", keyword_is_exact),
             trial(zealous, completing, published, query_is_published, runs),
             # The strongest form of the same attack: as many accounts as bring the guess right below the threshold.
