@@ -6,12 +6,12 @@
 
 Each peer lives in an environment of its own (.venv-peer-NAME, set up at the first run), because their pins clash. Every
 one reads the same Parquet file and publishes how many users asked each query at the same ε, δ and queries per user, for
-users who come and go with all of their rows. Before it is measured, each one publishes a tiny log at ε = 10, where noise
-hardly matters: the sum of its counts shows how many queries per user it really keeps.
+users who come and go with all of their rows. Before it is measured, each one publishes a tiny log at ε = 10, where
+noise hardly matters: the sum of its counts shows how many queries per user it really keeps.
 
 Seconds are those of the work, from opening the file to the last published count: without starting the interpreter,
-imports and, in the peers' favour, the start of Spark. Memory is the most that the process and its children held together
-(what children share is counted for each).
+imports and, in the peers' favour, the start of Spark. Memory is the most that the process and its children held
+together (what children share is counted for each).
 """
 
 from __future__ import annotations
@@ -160,9 +160,8 @@ def write_log(path: Path, rows: int, users: int) -> None:
     db = duckdb.connect()
     db.register("drawn", drawn)
     db.execute(f"set variable words = {WORDS!r}")
-    db.execute(
-        f"copy (select \"user\", concat_ws(' ', {', '.join(words)}) as query from drawn) to '{escaped(path)}' (format parquet)"
-    )
+    named = f"select \"user\", concat_ws(' ', {', '.join(words)}) as query from drawn"
+    db.execute(f"copy ({named}) to '{escaped(path)}' (format parquet)")
     db.close()
 
 
@@ -303,7 +302,7 @@ def report(
         lines.append((method.title, *figures, result.note))
     yield from aligned(lines)
     yield ""
-    yield "seconds: reading the file, limiting, counting, noise, threshold; not the interpreter, imports or Spark's start"
+    yield "seconds: reading the file, limiting, counting, noise, threshold; not the interpreter, imports, Spark's start"
     yield f"kept per user: seen on a tiny log at ε={LARGE_EPSILON:g}; it must be {PER_USER}"
     yield ""
     yield from targets(ours, results, kept)

@@ -3,13 +3,13 @@
 
 Three ways of keeping a user's queries to the limit:
 * per-group: two of its own truncations, one row per user and query, then that many rows per user. Exact and random.
-* num-groups: its `truncate_num_groups(k)`, which keeps k−1 groups (it asks that a rank counted from 1 be below k), so it
-  is told one more and then also adds the noise of one more. Its keep="sample" cannot be run (it makes a struct of two
-  fields of one name), so the first queries in the alphabet are kept.
+* num-groups: its `truncate_num_groups(k)`, which keeps k−1 groups (it asks that a rank counted from 1 be below k), so
+  it is told one more and then also adds the noise of one more. Its keep="sample" cannot be run (it makes a struct of
+  two fields of one name), so the first queries in the alphabet are kept.
 * by-hand: limited in plain Polars; OpenDP is told that the bound holds and does the rest.
 
-It publishes counts strictly above the threshold it finds (75 at ε=1, δ=1e-6, 5 queries), so from 76, which is the smallest
-integer whose exact δ is within 1e-6.
+It publishes counts strictly above the threshold it finds (75 at ε=1, δ=1e-6, 5 queries), so from 76, which is the
+smallest integer whose exact δ is within 1e-6.
 """
 
 import warnings

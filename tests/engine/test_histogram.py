@@ -3,8 +3,10 @@
 Hypothesis makes small, nasty logs: repeats, case variants, blanks, Unicode, texts that collide when glued together.
 """
 
+import tempfile
 from collections import Counter
 from collections.abc import Sequence
+from pathlib import Path
 from typing import TypeAlias
 
 import ibis.expr.types as ir
@@ -204,5 +206,11 @@ def test_an_unknown_engine_and_wrong_settings_are_refused() -> None:
         open_engine("flink")
     with pytest.raises(InputError, match="--master is for Spark"):
         open_engine("duckdb", master="local[2]")
-    with pytest.raises(InputError, match="--memory lots"):
+
+
+def test_a_refused_memory_limit_leaves_no_open_database_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    with pytest.raises(InputError, match="--memory lots") as refusal:
         open_engine("duckdb", memory="lots")
+    refusal.value.__traceback__ = None
+    assert not list(tmp_path.iterdir()), "the folder of the database that was never used"

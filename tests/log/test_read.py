@@ -97,7 +97,7 @@ BAD_INPUT: list[tuple[Callable[[Path], Any], dict[str, Any], str]] = [
     ),
     (two_formats, {}, r"a\.tsv looks like aol but .*b\.csv like csv; name one with --format"),
     (header_alone, {"columns": {"user": "x"}}, r"--column is for csv, tsv, jsonl and parquet"),
-    (header_alone, {"options": {"colour": "red"}}, r"--option colour=red: aol has no such option; it has none"),
+    (header_alone, {"options": {"colour": "red"}}, r"--reader-option colour=red: aol has no such option; it has none"),
     (repeated_column, {}, "two columns are named 'query'"),
     (not_parquet, {}, "cannot be read as Parquet"),
 ]
@@ -158,8 +158,8 @@ def test_a_log_larger_than_memory(tmp_path: Path) -> None:
         log = read_log(tmp_path / "log.tsv", engine=engine)
         assert log.rows == rows
         assert log.users == 9973
-        spilled = engine.connection.con.execute("select count(*) from duckdb_temporary_files()").fetchone()
-        assert spilled[0] > 0
+        spilled = engine.connection.con.execute("select count(*) from duckdb_temporary_files()").fetchall()
+        assert spilled[0][0] > 0
         assert engine.value(log.table["query"].nunique()) == rows
     finally:
         engine.close()

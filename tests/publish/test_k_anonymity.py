@@ -252,9 +252,9 @@ def test_session_ids_are_fresh_and_order_the_rows(duckdb_engine: Engine, mechani
     assert all("user" not in row and "time" not in row for row in once)
 
 
-def test_two_users_sessions_of_the_same_number_have_different_ids(duckdb_engine: Engine) -> None:
-    rows: list[Row] = [("1", "a", 0), ("1 1", "a", 0), ("11", "a", 0), ("11", "a", 60)]
-    assert len({row["session"] for row in published(KQuery(2), log_of(duckdb_engine, rows))}) == 4
+def test_session_1_of_user_11_is_not_session_11_of_user_1(duckdb_engine: Engine) -> None:
+    rows: list[Row] = [("1", "a", 60 * hour) for hour in range(11)] + [("11", "a", 0)]
+    assert len({row["session"] for row in published(KQuery(2), log_of(duckdb_engine, rows))}) == 12
 
 
 def test_the_sessions_of_one_user_are_one_user(duckdb_engine: Engine) -> None:

@@ -84,7 +84,7 @@ def _check_request(reader: Reader, request: Request) -> None:
     for option, value in request.options.items():
         if option not in reader.options:
             known = ", ".join(reader.options) or "none"
-            raise InputError(f"--option {option}={value}: {reader.name} has no such option; it has {known}")
+            raise InputError(f"--reader-option {option}={value}: {reader.name} has no such option; it has {known}")
     for source in request.sources:
         if reader.parse is None and (source.gzipped or (source.head and not source.head.startswith(b"PAR1"))):
             raise InputError(

@@ -146,7 +146,7 @@ def attack_k_anonymity(
         (
             trial(KQuery(k), completing, published, query_is_published),
             # A set that k sessions share is published as it is, once for each: after k fakes, one more is the victim's.
-            trial(KSession(k), k, "the keyword set is published once more than searched by others", one_session_more),
+            trial(KSession(k), k, "the keyword set is published once more than others account for", one_session_more),
             trial(KKeyword(k), max(0, k - 1 - sharing_keyword), f"'{keyword}' is published in full", keyword_is_exact),
             trial(zealous, completing, published, query_is_published, runs),
             # The strongest form of the same attack: as many accounts as bring the guess right below the threshold.

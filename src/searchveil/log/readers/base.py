@@ -20,7 +20,7 @@ class Request:
         """The value of an option; the first one allowed unless told otherwise."""
         value = self.options.get(option, allowed[0])
         if value not in allowed:
-            raise InputError(f"--option {option}={value}: it is one of {', '.join(allowed)}")
+            raise InputError(f"--reader-option {option}={value}: it is one of {', '.join(allowed)}")
         return value
 
 

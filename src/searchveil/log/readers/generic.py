@@ -97,7 +97,7 @@ def _parse_separated(shop: Workshop, request: Request, delimiter: str, quote: st
 def _one_character(request: Request, option: str, usual: str) -> str:
     value = {"tab": "\t", "none": ""}.get(given := request.options.get(option, usual), given)
     if len(value) > 1 or (option == "delimiter" and not value):
-        raise InputError(f"--option {option}={value}: it is one character")
+        raise InputError(f"--reader-option {option}={value}: it is one character")
     return value
 
 

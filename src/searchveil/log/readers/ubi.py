@@ -41,12 +41,13 @@ def parse(shop: Workshop, request: Request) -> Parsed:
     if not queries:
         raise InputError(f"{events[0].path} holds UBI events only; name the file with ubi_queries as well")
     if user != "client_id" and not events:
-        raise InputError(f"--option user={user}: only ubi_events has it; name that file as well")
+        raise InputError(f"--reader-option user={user}: only ubi_events has it; name that file as well")
     asked = _stage_queries(shop, queries, user_is_in_events=user != "client_id")
     if not events:
         return asked.parsed()
-    happened = _stage_events(shop, events)
-    joined = _join(shop, asked, happened, user, request.options.get("click", "click"))
+    click = request.options.get("click", "click")
+    happened = _stage_events(shop, events, click)
+    joined = _join(shop, asked, happened, user, click)
     _count_unmatched(shop, asked, happened)
     return Parsed(joined, _combined(asked.tally, happened.tally, _users_missing(shop, joined, user)))
 
@@ -66,7 +67,7 @@ def _stage_queries(shop: Workshop, files: list[Source], user_is_in_events: bool)
     return stage(shop, Part(layout, files, outputs | {"query_id": query_id}, checks))
 
 
-def _stage_events(shop: Workshop, files: list[Source]) -> Staged:
+def _stage_events(shop: Workshop, files: list[Source], click: str) -> Staged:
     paths = [path_of(key) for key in EVENT] + [
         path_of("event_attributes", "position", "ordinal"),
         path_of("event_attributes", "object", "object_id"),
@@ -76,6 +77,7 @@ def _stage_events(shop: Workshop, files: list[Source]) -> Staged:
     outputs = {"query_id": query_id, "action": action, "client_id": client, "session_id": session, "user_id": user}
     checks = MALFORMED | {
         "no action_name": f"{action} is null",
+        "click without a query_id": f"{action} = {literal(click)} and {query_id} is null",
         "bad rank": f"{ordinal} is not null and {rank} is null",
     }
     return stage(shop, Part(json_lines(paths), files, outputs | {"rank": rank, "url": url}, checks))
