@@ -3,6 +3,7 @@
 Hypothesis makes small, nasty logs: repeats, case variants, blanks, Unicode, texts that collide when glued together.
 """
 
+import gc
 import tempfile
 from collections import Counter
 from collections.abc import Sequence
@@ -116,12 +117,10 @@ def test_one_user_changes_few_counts_by_one(
 
 @pytest.mark.spark
 @pytest.mark.slow
-@given(table=rows, item=st.sampled_from([QUERY, CLICK]), per_user=st.integers(1, 3), seed=seeds)
-@settings(parent=few, max_examples=2)
-def test_one_user_changes_few_counts_by_one_on_spark(
-    spark_engine: Engine, table: list[Row], item: Item, per_user: int, seed: int
-) -> None:
-    check_one_user_matters_little(spark_engine, table, item, per_user, seed)
+def test_one_user_changes_few_counts_by_one_on_spark(spark_engine: Engine) -> None:
+    """Every nasty text at once, shared by all users: a drawn log for each example would take Spark minutes."""
+    table = [(user, query, "x") for user in ("u1", "u2", "U1", "") for query in QUERIES for _ in range(2)]
+    check_one_user_matters_little(spark_engine, table, QUERY, per_user=4, seed=2**62 + 1)
 
 
 @given(table=rows, per_user=st.integers(1, 4), seed=seeds, random=st.randoms(use_true_random=False))
@@ -185,8 +184,8 @@ def test_both_engines_keep_as_many_and_count_the_same(engine: Engine) -> None:
 def test_integer_users_are_users(engine: Engine) -> None:
     table = pa.table({"user": pa.array([1, 1, 2], pa.int64()), "query": ["a", "b", "a"]})
     log = SearchLog(engine.load(table), engine)
-    kept = fetched(keep_some(QUERY.rows(log), QUERY.columns, 1, 5, engine), QUERY.columns, engine)
-    assert {user: len(items) for user, items in kept.items()} == {1: 1, 2: 1}
+    kept = engine.fetch(keep_some(QUERY.rows(log), QUERY.columns, 1, 5, engine))
+    assert Counter(row["user"] for row in kept.to_pylist()) == {1: 1, 2: 1}
 
 
 def test_the_first_rows_of_each_user_are_the_first_in_order(engine: Engine) -> None:
@@ -198,7 +197,7 @@ def test_the_first_rows_of_each_user_are_the_first_in_order(engine: Engine) -> N
 def test_staging_keeps_the_rows_and_a_value_comes_out_plain(engine: Engine) -> None:
     staged = engine.stage(log_of(engine, [("u1", "a", ""), ("u2", "b", "")]).table)
     assert engine.value(staged.count()) == 2
-    assert sorted(engine.fetch(staged.select("query"))["query"].to_pylist()) == ["a", "b"]
+    assert {row["query"] for row in engine.fetch(staged).to_pylist()} == {"a", "b"}
 
 
 def test_an_unknown_engine_and_wrong_settings_are_refused() -> None:
@@ -210,7 +209,8 @@ def test_an_unknown_engine_and_wrong_settings_are_refused() -> None:
 
 def test_a_refused_memory_limit_leaves_no_open_database_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with pytest.raises(InputError, match="--memory lots") as refusal:
+    with pytest.raises(InputError, match="--memory lots"):
         open_engine("duckdb", memory="lots")
-    refusal.value.__traceback__ = None
-    assert not list(tmp_path.iterdir()), "the folder of the database that was never used"
+    left = list(tmp_path.iterdir())
+    gc.collect()  # else the garbage collector complains about it in some later test
+    assert not left, "the folder of a database that was never used"

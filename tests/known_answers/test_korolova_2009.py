@@ -46,7 +46,7 @@ def test_the_smallest_threshold_of_the_crowd_at_epsilon_ln_10() -> None:
 @pytest.mark.parametrize("epsilon", [0.5, 1.0, log(10)])
 def test_the_exact_formulas_are_never_worse_than_the_published(queries: int, epsilon: float) -> None:
     exact, published = (
-        Korolova(epsilon, 1e-6, queries_per_user=queries, variant=variant).plan().parameters  # type: ignore[arg-type]
+        Korolova(epsilon, 1e-6, queries_per_user=queries, variant=variant).plan().parameters
         for variant in ("exact", "published")
     )
     assert exact["noise_scale"] < published["noise_scale"], "the count that was selected needs no noise of its own"

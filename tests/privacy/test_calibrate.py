@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from fractions import Fraction
-from math import inf, log, nan, nextafter
+from math import exp, inf, log, nan, nextafter
 
 import mpmath
 import pytest
@@ -139,7 +139,10 @@ def test_the_indistinguishable_threshold_is_safe_for_discrete_noise(scale: float
 
 def test_the_continuous_tail_is_safe_only_for_integer_thresholds_and_greater_than() -> None:
     """The trap of section 0, so that nobody "simplifies" the threshold. Here for λ = 1 and an item of one user."""
-    continuous = lambda cut: 0.5 * float(mpmath.exp(1 - cut))  # noqa: E731
+
+    def continuous(cut: float) -> float:
+        return 0.5 * exp(1 - cut)
+
     assert calibrate.tail(1.0, 4 - 1) < continuous(3), "noisy > 3: safe"
     assert calibrate.tail(1.0, 3 - 1) > continuous(3), "noisy ≥ 3: not safe"
     assert calibrate.tail(1.0, 4 - 1) > continuous(3.9), "noisy > 3.9, which is noisy > 3: not safe"

@@ -24,6 +24,7 @@ from enumeration import (
 )
 
 from searchveil.privacy import calibrate
+from searchveil.privacy.guarantee import Neighbours
 from searchveil.publish.korolova import Korolova
 from searchveil.publish.zealous import Zealous
 
@@ -155,7 +156,7 @@ def test_the_approximate_threshold_is_the_smallest_that_keeps_the_promise(
 @pytest.mark.parametrize("neighbours", ["add-remove", "replace-one"])
 @pytest.mark.parametrize(("per_user", "first_threshold"), [(1, None), (2, None), (2, 2), (3, None)])
 def test_zealous_plans_the_threshold_that_enumeration_allows(
-    neighbours: calibrate.Neighbours, per_user: int, first_threshold: int | None
+    neighbours: Neighbours, per_user: int, first_threshold: int | None
 ) -> None:
     p, delta = TWO_THIRDS, 0.04
     changes = per_user if neighbours == "add-remove" else 2 * per_user
@@ -347,7 +348,7 @@ def test_the_published_formulas_are_valid(p: Fraction, queries: int, beyond: int
 @pytest.mark.parametrize("counting", ["occurrences", "users"])
 @pytest.mark.parametrize("queries", [1, 2, 3])
 def test_korolova_plans_the_smallest_threshold_that_enumeration_allows(
-    neighbours: calibrate.Neighbours, counting: str, queries: int
+    neighbours: Neighbours, counting: str, queries: int
 ) -> None:
     p, delta = TWO_THIRDS, 0.03
     changes = queries if neighbours == "add-remove" else 2 * queries

@@ -58,7 +58,9 @@ def release(
         source=key if isinstance(key, Source) else Source(key),
         fresh=DiscreteLaplace(fresh) if fresh else None,
     )
-    assert published.schema == pa.schema([("item", pa.string()), ("count", pa.int64())]), "whole numbers only"
+    assert published.schema == pa.schema([pa.field("item", pa.string()), pa.field("count", pa.int64())]), (
+        "whole numbers only"
+    )
     return [(row["item"], row["count"]) for row in published.to_pylist()]
 
 

@@ -76,7 +76,8 @@ def inspect(log: LogPaths, reading: LogOptions, json: Json = False) -> None:
         return
     show.problems(opened)
     print(f"{opened.source} (figures of the private log, covered by no guarantee)")
-    show.rows({name.replace("_", " "): value for name, value in summary.items() if name != "problems"})
+    told_already = ("source", "problems", "warning")
+    show.rows({name.replace("_", " "): value for name, value in summary.items() if name not in told_already})
 
 
 @app.command(epilog=_example("searchveil plan --method zealous --epsilon 1 --delta 1e-6 --per-user 5 --users 657426"))

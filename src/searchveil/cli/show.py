@@ -22,7 +22,17 @@ def rows(pairs: Mapping[str, Any]) -> None:
     """Aligned name and value, one a line; the same on a terminal and in a file."""
     width = max(map(len, pairs), default=0)
     for name, value in pairs.items():
-        print(f"  {name:<{width}}  {value}")
+        print(f"  {name:<{width}}  {_in_words(value)}")
+
+
+def _in_words(value: Any) -> str:
+    if isinstance(value, dict):
+        return ", ".join(f"{name} {_in_words(part)}" for name, part in value.items())
+    if isinstance(value, list):
+        return ", ".join(map(_in_words, value))
+    if isinstance(value, float):
+        return f"{value:,.6g}"
+    return f"{value:,}" if isinstance(value, int) else str(value)
 
 
 @contextmanager

@@ -1,0 +1,94 @@
+"""A ledger on the command line: what is paid is recorded, what is not covered is refused with exit code 3."""
+
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+from commandline import assert_refused, crowd_log, entries, new_ledger, run, succeed
+
+HALF = ("--epsilon", "0.5", "--delta", "5e-7")
+
+
+def test_two_halves_fit_and_a_third_does_not(tmp_path: Path) -> None:
+    log, ledger = crowd_log(tmp_path), tmp_path / "account.sqlite"
+    budget = ("--ledger", ledger, "--budget-epsilon", "1", "--budget-delta", "1e-6")
+    succeed(tmp_path, "release", log, *HALF, "--out", "first", *budget)
+    succeed(tmp_path, "release", log, *HALF, "--out", "second", "--ledger", ledger)
+    refused = run(tmp_path, "release", log, *HALF, "--out", "third", "--ledger", ledger, "--json")
+    assert_refused(refused, "budget refused", "ε = 0.5", "already spent ε = 1", "budget ε = 1", code=3)
+    assert not (tmp_path / "third").exists()
+
+    told = succeed(tmp_path, "ledger", "account.sqlite", "--json").json
+    assert {name: told["budget"][name] for name in ("epsilon", "delta", "neighbours", "composition")} == {
+        "epsilon": 1,
+        "delta": 1e-6,
+        "neighbours": "add-remove",
+        "composition": "basic",
+    }
+    assert (told["spent"]["basic"]["epsilon"], told["spent"]["basic"]["delta"]) == (1, 1e-6)
+    assert told["spent"]["best"]["epsilon"] <= 1
+    assert [entry["status"] for entry in told["entries"]] == ["written", "written"]
+    assert [Path(entry["out"]) for entry in told["entries"]] == [tmp_path / "first", tmp_path / "second"]
+    assert [entry["method"] for entry in told["entries"]] == ["zealous", "zealous"]
+    assert told["entries"][0]["guarantee"]["epsilon"] == 0.5
+    assert told["entries"][0]["parameters"]["per_user"] == 5
+
+    shown = succeed(tmp_path, "ledger", "account.sqlite").out
+    assert "budget  (1, 1e-06), add-remove, basic composition" in shown
+    assert "spent   (1, 1e-06)" in shown
+    assert str(tmp_path / "second") in shown
+
+
+def test_a_ledger_never_pays_for_k_anonymity(tmp_path: Path) -> None:
+    ledger = new_ledger(tmp_path)
+    refused = run(tmp_path, "release", crowd_log(tmp_path), "--method", "k-query", "--out", "out", "--ledger", ledger)
+    assert_refused(refused, "without differential privacy", code=3)
+    assert entries(ledger) == ()
+    assert not (tmp_path / "out").exists()
+
+
+def test_the_budget_cannot_be_changed_afterwards(tmp_path: Path) -> None:
+    ledger = new_ledger(tmp_path, epsilon=1, delta=1e-6)
+    more = ("--ledger", ledger, "--budget-epsilon", "2", "--budget-delta", "1e-6")
+    assert_refused(run(tmp_path, "release", crowd_log(tmp_path), *HALF, "--out", "out", *more), "--budget-epsilon 1.0")
+    assert entries(ledger) == ()
+
+
+def test_replace_one_has_a_ledger_of_its_own(tmp_path: Path) -> None:
+    log, asked = crowd_log(tmp_path), (*HALF, "--notion", "indistinguishable")
+    add_remove = new_ledger(tmp_path, epsilon=1, delta=1e-6)
+    refused = run(tmp_path, "release", log, *asked, "--out", "out", "--ledger", add_remove)
+    assert_refused(refused, "--budget-neighbours replace-one")
+    assert entries(add_remove) == ()
+    own = ("--ledger", "own", "--budget-epsilon", "1", "--budget-delta", "1e-6", "--budget-neighbours", "replace-one")
+    succeed(tmp_path, "release", log, *asked, "--out", "out", *own)
+    assert [entry.epsilon for entry in entries(tmp_path / "own")] == [0.5]
+
+
+def test_advice_about_the_neighbours_can_be_followed(tmp_path: Path) -> None:
+    """What the refusal tells people to type must not be refused in turn."""
+    log, ledger, asked = crowd_log(tmp_path), new_ledger(tmp_path), (*HALF, "--notion", "probabilistic")
+    refused = run(tmp_path, "release", log, *asked, "--out", "out", "--ledger", ledger)
+    assert_refused(refused)
+    if "add --neighbours add-remove" in refused.said[0]:
+        followed = run(tmp_path, "release", log, *asked, "--neighbours", "add-remove", "--out", "out", "--ledger", ledger)
+        assert followed.code == 0, followed.said
+
+
+def test_two_commands_at_once_cannot_overspend(tmp_path: Path) -> None:
+    log, ledger = crowd_log(tmp_path), new_ledger(tmp_path, epsilon=1, delta=1e-5)
+    asked = ("release", log, "--epsilon", "0.6", "--delta", "1e-6", "--ledger", ledger)
+    with ThreadPoolExecutor(3) as pool:
+        outcomes = list(pool.map(lambda number: run(tmp_path, *asked, "--out", f"out-{number}"), range(3)))
+    assert sorted(outcome.code for outcome in outcomes) == [0, 3, 3]
+    assert [entry.status for entry in entries(ledger)] == ["written"]
+    assert sum((tmp_path / f"out-{number}").exists() for number in range(3)) == 1
+
+
+def test_what_is_not_a_ledger_is_refused(tmp_path: Path) -> None:
+    log = crowd_log(tmp_path)
+    (tmp_path / "empty").touch()
+    assert_refused(run(tmp_path, "ledger", "missing"), "there is no ledger missing", "--budget-epsilon")
+    assert_refused(run(tmp_path, "ledger", log), "not a ledger")
+    assert_refused(run(tmp_path, "ledger", tmp_path), "ledger")
+    assert_refused(run(tmp_path, "ledger", "empty"), "ledger empty")
+    assert (tmp_path / "empty").stat().st_size == 0

@@ -1,0 +1,138 @@
+"""`searchveil plan` says what a release would promise: the numbers of the papers, and nothing touched."""
+
+from math import exp, floor, log
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commandline import SCRATCH, demo_log, everything_in, succeed
+
+ONE = ("--epsilon", "1", "--delta", "1e-6")
+GUARANTEE = {"notion", "epsilon", "delta", "unit", "neighbours", "assumed_public", "unprotected", "caveats"}
+
+
+def plan(folder: Path, *arguments: str | Path) -> dict[str, Any]:
+    planned: dict[str, Any] = succeed(folder, "plan", *arguments, "--json").json
+    assert GUARANTEE <= set(planned["guarantee"])
+    assert "rows" not in planned
+    assert "out" not in planned
+    return planned
+
+
+def tail(scale: float, distance: int) -> float:
+    """P(η ≥ distance) for discrete Laplace noise and a distance that is not negative."""
+    return exp(-distance / scale) / (1 + exp(-1 / scale))
+
+
+def test_the_default_calibration(tmp_path: Path) -> None:
+    planned = plan(tmp_path, "--method", "zealous", *ONE, "--per-user", "2")
+    assert set(planned) == {"method", "item", "parameters", "guarantee"}
+    assert (planned["method"], planned["item"]) == ("zealous", "query")
+    assert planned["parameters"] == {
+        "per_user": 2,
+        "noise_scale": 2.0,
+        "first_threshold": 1,
+        "second_threshold": 30,
+    }
+    guarantee = planned["guarantee"]
+    assert (guarantee["notion"], guarantee["epsilon"], guarantee["delta"]) == ("approximate", 1, 1e-6)
+    assert (guarantee["unit"], guarantee["neighbours"]) == ("user", "add-remove")
+    assert guarantee["assumed_public"] == ["that the log has at least two users"]
+    assert guarantee["unprotected"] == guarantee["caveats"] == []
+    assert everything_in(tmp_path) == {SCRATCH}
+
+
+def test_replacing_a_user_needs_more(tmp_path: Path) -> None:
+    planned = plan(tmp_path, *ONE, "--per-user", "2", "--neighbours", "replace-one")
+    assert (planned["parameters"]["noise_scale"], planned["parameters"]["second_threshold"]) == (4.0, 57)
+    assert planned["guarantee"]["neighbours"] == "replace-one"
+
+
+def test_the_probabilistic_notion_of_half_a_million_users(tmp_path: Path) -> None:
+    planned = plan(tmp_path, *ONE, "--per-user", "2", "--notion", "probabilistic", "--users", "500000")
+    scale, users, per_user, delta = 4.0, 500_000, 2, 1e-6
+
+    def holds(threshold: int, first: int) -> bool:
+        q = tail(scale, threshold - first)
+        return q <= 1 - exp(-1 / scale) and q * (users * per_user // first) <= -log(1 - delta)
+
+    best = next(t for t in range(1, 1000) if any(holds(t, first) for first in range(1, t + 1)))
+    parameters = planned["parameters"]
+    assert parameters["noise_scale"] == scale
+    assert parameters["second_threshold"] == best
+    assert holds(best, parameters["first_threshold"])
+    assert parameters["users"] == users
+    guarantee = planned["guarantee"]
+    assert (guarantee["notion"], guarantee["neighbours"]) == ("probabilistic", "replace-one")
+    assert any("500000 users" in public for public in guarantee["assumed_public"])
+    assert any("post-processing" in caveat for caveat in guarantee["caveats"])
+
+
+def test_the_indistinguishable_notion(tmp_path: Path) -> None:
+    planned = plan(tmp_path, *ONE, "--per-user", "2", "--notion", "indistinguishable")
+    assert planned["parameters"]["second_threshold"] == floor(2 - 4 * log(2e-6 / 2)) + 1 == 58
+    assert planned["parameters"]["first_threshold"] == 1
+    assert planned["guarantee"]["notion"] == "indistinguishable"
+
+
+def test_korolova_exact_and_published(tmp_path: Path) -> None:
+    exact = plan(tmp_path, "--method", "korolova", *ONE)
+    assert exact["parameters"] == {"queries_per_user": 5, "noise_scale": 5.0, "second_threshold": 76}
+    published = plan(tmp_path, "--method", "korolova", *ONE, "--variant", "published")
+    assert published["parameters"]["noise_scale"] == 10.0
+    assert published["parameters"]["second_threshold"] == floor(5 - 10 * log(2e-6 / 5)) + 2 == 154
+    assert exact["item"] == published["item"] == "query"
+
+
+@pytest.mark.parametrize(("method", "item"), [("k-query", "query"), ("k-session", "session"), ("k-keyword", "keyword")])
+def test_k_anonymity_promises_no_differential_privacy(tmp_path: Path, method: str, item: str) -> None:
+    planned = plan(tmp_path, "--method", method, "--k", "7")
+    assert (planned["method"], planned["item"], planned["parameters"]) == (method, item, {"k": 7})
+    assert planned["guarantee"]["notion"] == "none"
+    assert planned["guarantee"]["epsilon"] is None
+    assert "NOT differentially private" in succeed(tmp_path, "plan", "--method", method).out
+
+
+def test_a_log_or_a_number_of_users(tmp_path: Path) -> None:
+    asked = (*ONE, "--per-user", "2", "--notion", "probabilistic")
+    before = demo_log().read_bytes()
+    of_log, of_number = plan(tmp_path, demo_log(), *asked), plan(tmp_path, "--users", "250", *asked)
+    assert of_log == of_number
+    assert of_log["parameters"]["users"] == 250
+    assert demo_log().read_bytes() == before
+    assert everything_in(tmp_path) == {SCRATCH}
+
+
+def test_a_plan_has_no_budget_to_touch(tmp_path: Path) -> None:
+    from commandline import assert_refused, entries, new_ledger, run
+
+    ledger = new_ledger(tmp_path)
+    assert_refused(run(tmp_path, "plan", *ONE, "--ledger", ledger), "--ledger")
+    assert entries(ledger) == ()
+
+
+def test_what_to_expect_under_a_public_guess(tmp_path: Path) -> None:
+    guess = "items=10000,exponent=1,held=20"
+    few = plan(tmp_path, *ONE, "--per-user", "2", "--assume", f"users=10000,{guess}")
+    many = plan(tmp_path, *ONE, "--per-user", "2", "--users", "1000000", "--assume", guess)
+    assert few["parameters"]["second_threshold"] == many["parameters"]["second_threshold"] == 30
+    assert 0 < few["expected_rows"] < many["expected_rows"] <= 10_000
+    told = succeed(tmp_path, "plan", *ONE, "--per-user", "2", "--assume", f"users=10000,{guess}").out
+    assert f"about {few['expected_rows']:,.0f} items" in told
+
+
+def test_the_number_of_items_from_a_public_guess(tmp_path: Path) -> None:
+    guess = "items=1000,exponent=1,held=20"
+    expected = {}
+    for per_user in ("auto", "1", "5", "20"):
+        planned = plan(tmp_path, *ONE, "--per-user", per_user, "--assume", f"users=100000,{guess}")
+        expected[per_user] = planned["expected_rows"]
+    assert expected["auto"] >= max(expected.values())
+
+
+def test_people_read_both_ways_to_write_the_threshold(tmp_path: Path) -> None:
+    told = succeed(tmp_path, "plan", *ONE, "--per-user", "2").out
+    shown = {line[:45].strip(): line[45:].strip() for line in told.splitlines() if line.startswith("  ")}
+    assert any(name.startswith("second threshold") and value == "30" for name, value in shown.items())
+    assert "29 (publish iff noisy > τ')" in told
+    assert "The release is (1, 1e-06)-differentially private" in told
