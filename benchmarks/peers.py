@@ -17,9 +17,11 @@ together (what children share is counted for each).
 from __future__ import annotations
 
 import argparse
+import contextlib
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -207,14 +209,16 @@ def run(method: Method, python: Path, log: Path, epsilon: float, scratch: Path, 
         arguments += ["--variant", method.variant, "--out", out]
         command = [str(python), str(method.peer.script), *map(str, arguments)]
         with errors.open("w") as sink:
-            process = subprocess.Popen(command, cwd=folder, stdout=sink, stderr=sink)
+            # A session of its own, so that what it leaves behind (Spark's Java) can be ended with it.
+            process = subprocess.Popen(command, cwd=folder, stdout=sink, stderr=sink, start_new_session=True)
             watch = MemoryWatch(process.pid)
             try:
                 process.wait(timeout)
             except subprocess.TimeoutExpired:
                 raise Unavailable(f"no answer within {timeout:g} s") from None
             finally:
-                process.kill()
+                with contextlib.suppress(ProcessLookupError):
+                    os.killpg(process.pid, signal.SIGKILL)
                 process.wait()
                 watch.stop()
         if process.returncode != 0 or not out.exists():

@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from commandline import SCRATCH, demo_log, everything_in, succeed
+from commandline import SCRATCH, assert_refused, demo_log, entries, everything_in, new_ledger, run, succeed
 
 ONE = ("--epsilon", "1", "--delta", "1e-6")
 GUARANTEE = {"notion", "epsilon", "delta", "unit", "neighbours", "assumed_public", "unprotected", "caveats"}
@@ -104,8 +104,6 @@ def test_a_log_or_a_number_of_users(tmp_path: Path) -> None:
 
 
 def test_a_plan_has_no_budget_to_touch(tmp_path: Path) -> None:
-    from commandline import assert_refused, entries, new_ledger, run
-
     ledger = new_ledger(tmp_path)
     assert_refused(run(tmp_path, "plan", *ONE, "--ledger", ledger), "--ledger")
     assert entries(ledger) == ()

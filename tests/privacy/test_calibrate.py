@@ -37,8 +37,9 @@ def test_the_scale_is_the_smallest_whose_epsilon_is_not_above_the_one_asked_for(
     except InputError:
         assert not 0.01 <= changes / epsilon <= calibrate.LARGEST_SCALE
         return
-    assert Fraction(changes) <= Fraction(scale) * Fraction(epsilon)
-    assert Fraction(changes) > Fraction(nextafter(scale, 0)) * Fraction(epsilon)
+    asked = min(Fraction(epsilon), Fraction(repr(epsilon)))  # the float, and the decimal that a reader sees
+    assert Fraction(changes) <= Fraction(scale) * asked
+    assert Fraction(changes) > Fraction(nextafter(scale, 0)) * asked
 
 
 @given(scale=scales, changes=st.integers(1, 200))

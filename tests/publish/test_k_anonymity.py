@@ -114,7 +114,7 @@ def k_session_reference(rows: list[Row], k: int) -> Counter[str]:
     result: Counter[str] = Counter()
     for cluster in clusters:
         votes = Counter(keyword for keywords in cluster for keyword in keywords)
-        level = sorted(keyword for keyword, holding in votes.items() if 2 * holding >= len(cluster))
+        level = sorted(keyword for keyword, holding in votes.items() if 2 * holding > len(cluster))
         if level:
             result[" ".join(level)] += len(cluster)
     return result

@@ -55,7 +55,7 @@ def test_the_shared_item_is_released_and_nobodys_own(engine: Engine, notion: Any
     scale = release.plan.parameters["noise_scale"]
     assert row["query"] == "weather"
     assert abs(row["count"] - users) < 25 * scale, "off by more once in 10^11"
-    assert release.table.schema == pa.schema([pa.field("query", pa.string()), pa.field("count", pa.int64())])
+    assert [str(kind) for kind in release.table.schema.types] == ["string", "int64"]
 
 
 def test_a_user_counts_once_however_often_they_search(engine: Engine) -> None:

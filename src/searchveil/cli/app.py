@@ -245,7 +245,7 @@ def attack_k_anonymity(
     reading: LogOptions,
     k: Annotated[int, typer.Option("--k", help="k of the anonymity.")] = 5,
     guess: Annotated[str | None, typer.Option(help="What the victim may have searched.")] = None,
-    runs: Annotated[int, typer.Option(help="Releases with and without the victim.")] = 5,
+    runs: Annotated[int, typer.Option(help="Releases of ZEALOUS with and without the victim.")] = 20,
     json: Json = False,
 ) -> None:
     """k-1 fake accounts reveal whether a victim searched something; ZEALOUS does not tell."""

@@ -32,6 +32,10 @@ class Engine(ABC):
         """Optionally drop rows that cannot be among a user's `per_user` smallest hashes; never any other."""
         return rows
 
+    def early_rows(self, rows: ir.Table, n: int) -> tuple[ir.Table, ir.Table] | None:
+        """Each user's rows up to the time of the n-th, and the users who have more; None if there is no quick way."""
+        return None
+
     def load(self, table: pa.Table) -> ir.Table:
         """Bring a small Arrow table into the engine."""
         import ibis

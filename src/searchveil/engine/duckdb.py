@@ -24,6 +24,10 @@ def _hash_4(a, b, c, d) -> dt.uint64: ...  # type: ignore[no-untyped-def]
 def _smallest(value, n) -> dt.Array(dt.uint64): ...  # type: ignore[no-untyped-def,valid-type]
 
 
+@ibis.udf.agg.builtin(name="min")  # type: ignore[untyped-decorator]
+def _earliest(time, n) -> dt.Array(dt.timestamp): ...  # type: ignore[no-untyped-def,valid-type]
+
+
 class DuckDBEngine(Engine):
     name = "duckdb"
 
@@ -69,6 +73,13 @@ class DuckDBEngine(Engine):
         )
         joined = rows.left_join(cuts, "user")
         return joined.filter(joined.cut.isnull() | (joined[hashed] <= joined.cut)).select(*rows.columns)
+
+    def early_rows(self, rows: ir.Table, n: int) -> tuple[ir.Table, ir.Table] | None:
+        timed = rows.group_by("user").agg(first=_earliest(rows["time"], n), rows=rows["time"].count())
+        cuts = self.stage(timed.filter(timed.rows > n).select("user", cut=timed.first[n - 1]))
+        joined = rows.left_join(cuts, "user")
+        early = joined.filter(joined.cut.isnull() | (joined.time <= joined.cut)).select(*rows.columns)
+        return early, cuts.select("user")
 
     def close(self) -> None:
         super().close()

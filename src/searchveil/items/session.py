@@ -16,16 +16,19 @@ def first_sessions(
 ) -> ir.Table:
     """Each user's first sessions of two or more queries: user, length and the queries as columns q0, q1, …
 
-    `sent` holds submissions (user, query, time). A query repeated in a row counts once.
+    `sent` holds submissions (user, query, time). A query repeated in a row counts once. A session is `settled` if the
+    user has a later one, so that nothing can be added to it.
     """
     numbered = number_sessions(sent, gap_minutes)
+    numbered = numbered.mutate(latest=numbered["session"].max().over(ibis.window(group_by="user")))
     in_order = ibis.window(group_by=["user", "session"], order_by=["time", "query"])
     marked = numbered.mutate(previous=numbered["query"].lag().over(in_order))
     changed = marked.filter(marked["previous"].isnull() | (marked["previous"] != marked["query"]))
     placed = changed.mutate(place=ibis.row_number().over(in_order))
     kept = placed.filter(placed["place"] < queries_per_session)
     queries = {f"q{i}": kept["query"].max(where=kept["place"] == i) for i in range(queries_per_session)}
-    wide = kept.group_by(["user", "session"]).agg(length=kept.count(), **queries)
+    settled = kept["session"].max() < kept["latest"].max()
+    wide = kept.group_by(["user", "session"]).agg(length=kept.count(), settled=settled, **queries)
     return first_of_each_user(wide.filter(wide["length"] >= 2), ["session"], sessions_per_user)
 
 

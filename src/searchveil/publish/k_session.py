@@ -73,9 +73,9 @@ def keyword_sets(held: ir.Table) -> ir.Table:
 
 
 def levelled(held: ir.Table, clusters: ir.Table) -> ir.Table:
-    """(cluster, keywords): the set that takes the fewest edits in all, which is what at least half of them hold."""
+    """(cluster, keywords): the set that takes the fewest edits in all, which is what more than half of them hold."""
     sizes = clusters.group_by("cluster").agg(size=clusters.count())
     holders = held.join(clusters, "session").group_by("cluster", "keyword").agg(holding=ibis._.count())
     voted = holders.join(sizes, "cluster")
-    elected = voted.filter(2 * voted["holding"] >= voted["size"])
+    elected = voted.filter(2 * voted["holding"] > voted["size"])
     return elected.group_by("cluster").agg(keywords=elected["keyword"].collect().sort().join(" "))

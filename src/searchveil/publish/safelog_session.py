@@ -1,10 +1,12 @@
 """SafeLog for sessions: A_Session of Zhang 2017, ordered query sequences that many users share, and clicks."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import ceil, floor
 from typing import Any, ClassVar, Literal
 
+import ibis
+import ibis.expr.types as ir
 import pyarrow as pa
 
 from searchveil.engine.histogram import count_users, first_of_each_user
@@ -12,6 +14,7 @@ from searchveil.errors import InputError
 from searchveil.items.item import normalize_query
 from searchveil.items.session import as_lists, first_sessions, subsequences
 from searchveil.log import SearchLog
+from searchveil.log.early import on_early_rows
 from searchveil.log.personal import check_patterns, looks_personal
 from searchveil.log.sessions import GAP_MINUTES, submissions
 from searchveil.privacy import calibrate, safelog
@@ -137,11 +140,8 @@ class SafeLogSession(Mechanism):
         engine, noise = log.engine, DiscreteLaplace(plan.parameters["noise_scale"])
         fresh = noise if self.variant == "published" else None
         progress(f"keeping the first {self.sessions_per_user} sessions of each user")
-        sent = submissions(log)
-        sent = sent.filter(sent["query"] != "")
-        if not self.personal:
-            sent = sent.filter(~looks_personal(sent["query"], self.patterns))
-        sessions = first_sessions(sent, self.sessions_per_user, self.queries_per_session, self.gap_minutes)
+        look_at = 8 * self.sessions_per_user * self.queries_per_session
+        sessions = on_early_rows(log, self._first_sessions, needed=self.sessions_per_user, look_at=look_at)
         kept = subsequences(engine.stage(sessions), self.queries_per_session, engine)
         if self.variant == "ours":
             kept = kept.distinct()
@@ -154,11 +154,10 @@ class SafeLogSession(Mechanism):
         tables = {"data": as_lists(published)}
         if self.clicks_per_user:
             progress("adding noise to the clicks")
-            clicked = log.table.filter(log.table["url"].notnull() & log.table["time"].notnull())
-            clicks = normalize_query(clicked.select("user", "query", "url", "time"), log.normalization).distinct()
-            if not self.personal:
-                clicks = clicks.filter(~looks_personal(clicks["query"], self.patterns))
-            first = first_of_each_user(clicks, ["time", "query", "url"], self.clicks_per_user)
+            clicked = replace(log, table=log.table.filter(log.table["url"].notnull()))
+            first = on_early_rows(
+                clicked, self._first_clicks, needed=self.clicks_per_user, look_at=4 * self.clicks_per_user
+            )
             if self.variant == "ours":
                 first = first.select("user", "query", "url").distinct()
             tables["clicks"] = survivors(
@@ -171,3 +170,17 @@ class SafeLogSession(Mechanism):
                 fresh=fresh,
             )
         return tables
+
+    def _first_sessions(self, log: SearchLog) -> ir.Table:
+        sent = self._not_personal(submissions(log))
+        sent = sent.filter(sent["query"] != "")
+        return first_sessions(sent, self.sessions_per_user, self.queries_per_session, self.gap_minutes)
+
+    def _first_clicks(self, clicked: SearchLog) -> ir.Table:
+        rows = clicked.table.filter(clicked.table["time"].notnull()).select("user", "query", "url", "time")
+        clicks = self._not_personal(normalize_query(rows, clicked.normalization).distinct())
+        first = first_of_each_user(clicks, ["time", "query", "url"], self.clicks_per_user)
+        return first.mutate(settled=ibis.literal(True))  # all earlier clicks are among these rows
+
+    def _not_personal(self, rows: ir.Table) -> ir.Table:
+        return rows if self.personal else rows.filter(~looks_personal(rows["query"], self.patterns))

@@ -1,0 +1,221 @@
+"""Full disks, interrupts, kills and broken pipes: whole or not at all, and the budget never comes back."""
+
+import os
+import resource
+import signal
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from commandline import (
+    COMMAND,
+    PLENTY,
+    SCRATCH,
+    assert_refused,
+    crowd_log,
+    demo_log,
+    entries,
+    environment,
+    everything_in,
+    new_ledger,
+    run,
+    start,
+    succeed,
+)
+
+ASKED = ("--epsilon", "100", "--delta", "1e-6", "--per-user", "1000")
+KEEPING = "… keeping up to"  # the first thing a release says after it has paid
+
+
+@pytest.fixture
+def full_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk with room for a folder and next to nothing in it."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = os.geteuid() == 0 and not subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", str(disk)], capture_output=True
+    ).returncode
+    if not mounted:
+        pytest.skip("making a small disk takes the right to mount one")
+    yield disk
+    subprocess.run(["umount", str(disk)], check=True)
+
+
+def test_a_full_disk_leaves_nothing_and_the_budget_spent(tmp_path: Path, full_disk: Path) -> None:
+    log, ledger = crowd_log(tmp_path), new_ledger(tmp_path)
+    outcome = run(tmp_path, "release", log, *PLENTY, "--out", full_disk / "out", "--ledger", ledger)
+    assert_refused(outcome, "No space left on device", "stays spent")
+    assert list(full_disk.iterdir()) == []
+    assert [entry.status for entry in entries(ledger)] == ["reserved"]
+
+
+def test_a_file_limit_leaves_nothing_and_the_budget_spent(tmp_path: Path) -> None:
+    log, ledger = crowd_log(tmp_path, users=8, queries=1000, length=300), new_ledger(tmp_path)
+    before = everything_in(tmp_path) | {SCRATCH}
+
+    def limit() -> None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+
+    asked = ("release", log, *ASKED, "--ledger", ledger, "--table", "csv")
+    assert_refused(run(tmp_path, *asked, "--out", "out", limit=limit), "File too large", "stays spent")
+    assert everything_in(tmp_path) == before
+    assert [entry.status for entry in entries(ledger)] == ["reserved"]
+
+    succeed(tmp_path, *asked, "--out", "out")  # without the limit the same command works, and pays again
+    assert [entry.status for entry in entries(ledger)] == ["reserved", "written"]
+
+
+def test_a_full_disk_under_a_demo_log_leaves_nothing(tmp_path: Path, full_disk: Path) -> None:
+    assert_refused(run(tmp_path, "demo", "--users", "50", "--out", full_disk / "log.tsv"), "No space left on device")
+    assert list(full_disk.iterdir()) == []
+
+
+def test_results_that_cannot_be_printed_are_an_error(tmp_path: Path) -> None:
+    with open("/dev/full", "w", encoding="utf-8") as full:
+        done = subprocess.run(
+            [COMMAND, "plan", "--epsilon", "1", "--delta", "1e-6"],
+            stdout=full,
+            stderr=subprocess.PIPE,
+            env=environment(tmp_path),
+            encoding="utf-8",
+        )
+    assert done.returncode == 2
+    assert "Traceback" not in done.stderr
+    assert done.stderr.startswith("searchveil: ")
+
+
+def release_until(folder: Path, log: Path, ledger: Path, words: str) -> subprocess.Popen[str]:
+    """A release that has just said these words."""
+    running = start(folder, "release", log, "--epsilon", "1", "--delta", "1e-6", "--out", "out", "--ledger", ledger)
+    assert running.stderr is not None
+    for line in running.stderr:
+        if words in line:
+            return running
+    raise AssertionError(f"it ended without saying {words}")
+
+
+def test_killed_after_paying_the_budget_is_spent_and_nothing_appears(tmp_path: Path) -> None:
+    ledger = new_ledger(tmp_path)
+    running = release_until(tmp_path, demo_log(2000), ledger, KEEPING)
+    running.kill()
+    running.communicate()
+    assert running.returncode == -signal.SIGKILL
+    assert [(entry.status, entry.epsilon, entry.out) for entry in entries(ledger)] == [("reserved", 1.0, None)]
+    assert not (tmp_path / "out").exists()
+    shown = succeed(tmp_path, "ledger", ledger).out
+    assert "spent   (1, 1e-06)" in shown
+    assert "reserved, not written" in shown
+
+
+def interrupt(running: subprocess.Popen[str]) -> str:
+    running.send_signal(signal.SIGINT)
+    out, err = running.communicate()
+    assert "Traceback" not in err, err
+    assert running.returncode == 130, err
+    assert out == ""
+    return err
+
+
+def test_interrupted_while_reading_nothing_is_paid(tmp_path: Path) -> None:
+    ledger = new_ledger(tmp_path)
+    before = everything_in(tmp_path) | {SCRATCH}
+    err = interrupt(release_until(tmp_path, demo_log(2000), ledger, "… reading"))
+    assert entries(ledger) == ()
+    assert everything_in(tmp_path) == before
+    said = [line for line in err.splitlines() if not line.startswith("… ")]
+    assert len(said) == 1, "people who press Ctrl-C want to know whether anything was published"
+    assert said[0].startswith("searchveil: ")
+    assert "nothing was published" in said[0]
+
+
+def test_interrupted_after_paying_the_budget_is_spent_and_nothing_appears(tmp_path: Path) -> None:
+    ledger = new_ledger(tmp_path)
+    before = everything_in(tmp_path) | {SCRATCH}
+    interrupt(release_until(tmp_path, demo_log(2000), ledger, KEEPING))
+    assert [entry.status for entry in entries(ledger)] == ["reserved"]
+    assert everything_in(tmp_path) == before
+
+
+@pytest.mark.parametrize("where", ["searchveil.log.readers.staging", "searchveil.engine.duckdb"])
+def test_interrupted_inside_the_engine_it_stops_the_same_way(tmp_path: Path, where: str) -> None:
+    """DuckDB answers Ctrl-C with an exception of its own. A query that interrupts itself is always in the middle of one."""
+    reading = where.endswith("staging")
+    script = f"""
+import os, signal, sys, threading
+from pathlib import Path
+import duckdb
+from searchveil.cli import main
+import searchveil.engine.duckdb as engine
+import searchveil.log.read as read
+
+def slow(connection):
+    threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
+    connection.execute("select count(*) from range(100000000) a, range(100000000) b").fetchall()
+
+if {reading!r}:
+    parse = read._parse
+    def parse_slowly(engine, reader, request):
+        from dataclasses import replace
+        def parser(workshop, request):
+            slow(workshop.connection)
+            raise AssertionError("not interrupted")
+        return parse(engine, replace(reader, parse=parser), request)
+    read._parse = parse_slowly
+else:
+    def stage(self, table):
+        slow(self.connection.con)
+        raise AssertionError("not interrupted")
+    engine.DuckDBEngine.stage = stage
+sys.argv = ["searchveil", "release", sys.argv[1], "--epsilon", "1", "--delta", "1e-6", "--out", "out"]
+main()
+"""
+    done = subprocess.run(
+        [str(Path(COMMAND).with_name("python")), "-c", script, str(crowd_log(tmp_path))],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+    )
+    assert "Traceback" not in done.stderr, done.stderr
+    assert done.returncode == 130, done.stderr
+    assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("json_or_not", [(), ("--json",)], ids=["text", "json"])
+def test_a_reader_that_goes_away_is_no_accident(tmp_path: Path, json_or_not: tuple[str, ...]) -> None:
+    running = start(tmp_path, "inspect", crowd_log(tmp_path), *json_or_not)
+    assert running.stdout is not None
+    assert running.stderr is not None
+    running.stdout.close()
+    err = running.stderr.read()
+    running.stderr.close()
+    running.wait()
+    assert [line for line in err.splitlines() if not line.startswith("… ")] == []
+
+
+def test_head_takes_the_first_line(tmp_path: Path) -> None:
+    line = f"'{COMMAND}' inspect '{crowd_log(tmp_path)}' | head -1"
+    done = subprocess.run(line, shell=True, capture_output=True, encoding="utf-8", env=environment(tmp_path))
+    assert done.stdout.count("\n") == 1
+    assert "no guarantee" in done.stdout
+    assert all(said.startswith("… ") for said in done.stderr.splitlines()), done.stderr
+
+
+def test_an_output_without_greek_letters_is_no_crash(tmp_path: Path) -> None:
+    outcome = run(tmp_path, "plan", "--epsilon", "1", "--delta", "1e-6", PYTHONIOENCODING="latin-1")
+    assert "Traceback" not in outcome.err, outcome.err
+    assert outcome.code == 0
+
+
+def test_a_closed_error_stream_does_not_matter(tmp_path: Path) -> None:
+    """Services may run a command without one. Progress is then lost, and a refusal must not land among the results."""
+    command = f"'{COMMAND}' inspect '{crowd_log(tmp_path)}' --json 2>&-"
+    done = subprocess.run(command, shell=True, stdout=subprocess.PIPE, encoding="utf-8", env=environment(tmp_path))
+    assert done.returncode == 0
+    assert done.stdout.startswith("{")
+    command = f"'{COMMAND}' plan --epsilon 0 --delta 1e-6 --json 2>&-"
+    done = subprocess.run(command, shell=True, stdout=subprocess.PIPE, encoding="utf-8", env=environment(tmp_path))
+    assert done.returncode == 2
+    assert done.stdout == ""
