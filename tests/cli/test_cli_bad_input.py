@@ -1,7 +1,5 @@
 """Wrong input: one line that says what, where and how to fix it; exit code 2; nothing left behind; nothing charged."""
 
-import shutil
-from functools import cache
 from pathlib import Path
 
 import pytest
@@ -25,13 +23,7 @@ def folder(tmp_path: Path) -> Path:
     (tmp_path / "cut.tsv.gz").write_bytes(b"\x1f\x8b\x08\x00\x00\x00")
     (tmp_path / "logs").mkdir()
     (tmp_path / "there").mkdir()
-    return Path(shutil.copy(ledger_with_budget(tmp_path), tmp_path)).parent
-
-
-@cache
-def ledger_with_budget(folder: Path) -> Path:
-    (folder / "made").mkdir()
-    return new_ledger(folder / "made")
+    return new_ledger(tmp_path).parent
 
 
 def refuse(folder: Path, *arguments: str, says: tuple[str, ...], code: int = 2) -> None:

@@ -4,6 +4,7 @@ import os
 import resource
 import signal
 import subprocess
+import sys
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -33,9 +34,12 @@ def full_disk(tmp_path: Path) -> Iterator[Path]:
     """A disk with room for a folder and next to nothing in it."""
     disk = tmp_path / "disk"
     disk.mkdir()
-    mounted = os.geteuid() == 0 and not subprocess.run(
-        ["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", str(disk)], capture_output=True
-    ).returncode
+    mounted = (
+        os.geteuid() == 0
+        and not subprocess.run(
+            ["mount", "-t", "tmpfs", "-o", "size=8k", "tmpfs", str(disk)], capture_output=True
+        ).returncode
+    )
     if not mounted:
         pytest.skip("making a small disk takes the right to mount one")
     yield disk
@@ -137,41 +141,34 @@ def test_interrupted_after_paying_the_budget_is_spent_and_nothing_appears(tmp_pa
     assert everything_in(tmp_path) == before
 
 
-@pytest.mark.parametrize("where", ["searchveil.log.readers.staging", "searchveil.engine.duckdb"])
-def test_interrupted_inside_the_engine_it_stops_the_same_way(tmp_path: Path, where: str) -> None:
-    """DuckDB answers Ctrl-C with an exception of its own. A query that interrupts itself is always in the middle of one."""
-    reading = where.endswith("staging")
-    script = f"""
+INTERRUPTS_ITSELF = """
 import os, signal, sys, threading
-from pathlib import Path
-import duckdb
-from searchveil.cli import main
 import searchveil.engine.duckdb as engine
-import searchveil.log.read as read
+import searchveil.log.readers.staging as staging
+from searchveil.cli import main
 
-def slow(connection):
+def interrupted(connection):
     threading.Timer(0.5, os.kill, (os.getpid(), signal.SIGINT)).start()
     connection.execute("select count(*) from range(100000000) a, range(100000000) b").fetchall()
+    raise AssertionError("not interrupted")
 
-if {reading!r}:
-    parse = read._parse
-    def parse_slowly(engine, reader, request):
-        from dataclasses import replace
-        def parser(workshop, request):
-            slow(workshop.connection)
-            raise AssertionError("not interrupted")
-        return parse(engine, replace(reader, parse=parser), request)
-    read._parse = parse_slowly
+def run(self, statement):
+    return interrupted(self.connection) if statement.startswith("create temp table") else before(self, statement)
+
+if sys.argv.pop(1) == "reading":
+    before, staging.Workshop.run = staging.Workshop.run, run
 else:
-    def stage(self, table):
-        slow(self.connection.con)
-        raise AssertionError("not interrupted")
-    engine.DuckDBEngine.stage = stage
-sys.argv = ["searchveil", "release", sys.argv[1], "--epsilon", "1", "--delta", "1e-6", "--out", "out"]
+    engine.DuckDBEngine.stage = lambda self, table: interrupted(self.connection.con)
 main()
 """
+
+
+@pytest.mark.parametrize("during", ["reading", "releasing"])
+def test_interrupted_inside_the_engine_it_stops_the_same_way(tmp_path: Path, during: str) -> None:
+    """DuckDB answers Ctrl-C with an exception of its own; a query that has itself interrupted is sure to meet it."""
+    asked = ("release", str(crowd_log(tmp_path)), "--epsilon", "1", "--delta", "1e-6", "--out", "out")
     done = subprocess.run(
-        [str(Path(COMMAND).with_name("python")), "-c", script, str(crowd_log(tmp_path))],
+        [sys.executable, "-c", INTERRUPTS_ITSELF, during, *asked],
         cwd=tmp_path,
         env=environment(tmp_path),
         capture_output=True,

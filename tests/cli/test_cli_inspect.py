@@ -35,7 +35,7 @@ def test_people_read_the_same_figures_and_a_warning(tmp_path: Path) -> None:
     assert "no guarantee" in lines[0]
     shown = {line[:17].strip(): line[17:].strip() for line in lines[1:]}
     for name in ("rows", "users", "queries", "clicks", "submissions", "sessions"):
-        assert shown[name] == str(figures[name])
+        assert shown[name].replace(",", "") == str(figures[name])
 
 
 def test_bad_rows_are_told_with_their_lines(tmp_path: Path) -> None:

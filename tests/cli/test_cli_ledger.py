@@ -70,7 +70,9 @@ def test_advice_about_the_neighbours_can_be_followed(tmp_path: Path) -> None:
     refused = run(tmp_path, "release", log, *asked, "--out", "out", "--ledger", ledger)
     assert_refused(refused)
     if "add --neighbours add-remove" in refused.said[0]:
-        followed = run(tmp_path, "release", log, *asked, "--neighbours", "add-remove", "--out", "out", "--ledger", ledger)
+        followed = run(
+            tmp_path, "release", log, *asked, "--neighbours", "add-remove", "--out", "out", "--ledger", ledger
+        )
         assert followed.code == 0, followed.said
 
 

@@ -13,7 +13,7 @@ GUARANTEE = {"notion", "epsilon", "delta", "unit", "neighbours", "assumed_public
 
 def plan(folder: Path, *arguments: str | Path) -> dict[str, Any]:
     planned: dict[str, Any] = succeed(folder, "plan", *arguments, "--json").json
-    assert GUARANTEE <= set(planned["guarantee"])
+    assert set(planned["guarantee"]) >= GUARANTEE
     assert "rows" not in planned
     assert "out" not in planned
     return planned

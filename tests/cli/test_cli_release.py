@@ -17,7 +17,10 @@ ZEALOUS = {"per_user", "noise_scale", "first_threshold", "second_threshold"}
 
 def release(folder: Path, log: Path, *arguments: str) -> dict[str, Any]:
     """Release to `out` and check what every release has in common."""
-    outcome = succeed(folder, "release", log, *arguments, "--out", "out", "--json")
+    outcome = run(folder, "release", log, *arguments, "--out", "out", "--json")
+    assert outcome.code == 0, outcome.err
+    if "spark" not in arguments:  # Java itself says what it does
+        assert outcome.said == []
     told: dict[str, Any] = outcome.json
     assert set(told) == {"method", "item", "parameters", "guarantee", "rows", "out"}
     assert set(told["guarantee"]) - {"proof"} == GUARANTEE
@@ -47,16 +50,17 @@ def data(folder: Path) -> pa.Table:
     ],
 )
 def test_zealous_of_every_item(tmp_path: Path, item: str, columns: list[str]) -> None:
-    asked = ("--method", "zealous", "--item", item, "--epsilon", "60", "--delta", "1e-6", "--per-user", "30")
+    asked = ("--method", "zealous", "--item", item, "--epsilon", "1500", "--delta", "1e-6", "--per-user", "30")
     told = release(tmp_path, demo_log(), *asked)
     assert (told["method"], told["item"]) == ("zealous", item)
     assert set(told["parameters"]) == ZEALOUS
-    assert told["parameters"]["noise_scale"] == 0.5
+    assert told["parameters"]["noise_scale"] == 0.02
     table = data(tmp_path)
     assert table.column_names == [*columns, "count"]
     assert table.schema.field("count").type == pa.int64()
     assert table.num_rows > 0
-    assert min(table["count"].to_pylist()) >= told["parameters"]["second_threshold"]
+    counts: list[Any] = table["count"].to_pylist()
+    assert min(counts) >= told["parameters"]["second_threshold"]
 
 
 def test_what_a_crowd_shares_comes_out_and_what_one_holds_does_not(tmp_path: Path) -> None:
@@ -166,20 +170,13 @@ def test_the_same_log_from_three_layouts(tmp_path: Path) -> None:
 
 @pytest.mark.spark
 @pytest.mark.slow
-@pytest.mark.parametrize("suffix", [".tsv", ".parquet"])
-def test_spark_makes_the_same_kind_of_release(tmp_path: Path, suffix: str) -> None:
-    asked = ("--epsilon", "60", "--delta", "1e-6", "--per-user", "30")
-    here = release(tmp_path, demo_log(250, suffix), *asked)
+def test_spark_makes_the_same_release(tmp_path: Path) -> None:
+    """So many items a user that none is left out, and so little noise that every draw of it is 0."""
+    asked = ("--epsilon", "50000", "--delta", "1e-6", "--per-user", "1000")
+    here = release(tmp_path, demo_log(), *asked)
     of_duckdb = data(tmp_path)
     (tmp_path / "out").rename(tmp_path / "of-duckdb")
-    there = release(tmp_path, demo_log(250, suffix), *asked, "--engine", "spark", "--master", "local[2]")
-    of_spark = data(tmp_path)
-    assert {name: there[name] for name in there if name != "rows"} == {
-        name: here[name] for name in here if name != "rows"
-    }
-    assert of_spark.schema.equals(of_duckdb.schema)
-    # The most frequent queries are far above the threshold, so both publish them, with almost the same counts.
-    most = [dict(zip(*table.slice(0, 5).to_pydict().values(), strict=True)) for table in (of_duckdb, of_spark)]
-    shared = set(most[0]) & set(most[1])
-    assert len(shared) >= 3
-    assert all(abs(most[0][query] - most[1][query]) < 20 for query in shared)
+    there = release(tmp_path, demo_log(), *asked, "--engine", "spark", "--master", "local[2]")
+    assert there == here
+    assert there["rows"] > 50
+    assert data(tmp_path).equals(of_duckdb)

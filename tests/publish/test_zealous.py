@@ -58,8 +58,10 @@ def test_the_shared_item_is_released_and_nobodys_own(engine: Engine, notion: Any
     assert [str(kind) for kind in release.table.schema.types] == ["string", "int64"]
 
 
-def test_a_user_counts_once_however_often_they_search(engine: Engine) -> None:
-    rows = [(f"u{u}", "popular") for u in range(200)] + [("u0", "mine"), ("u0", "MINE"), ("u0", " mine")] * 200
+def test_a_user_counts_once_however_often_and_however_they_type_it(engine: Engine) -> None:
+    """The choice is made among texts as typed; what becomes the same item afterwards is one item of that user."""
+    rows = [(f"u{u}", typed) for u in range(200) for typed in ("popular", "Popular", " POPULAR ")]
+    rows += [("u0", "mine"), ("u0", "MINE")] * 300
     release = Zealous(5, 1e-6, per_user=5).release(log_of(engine, rows), source=Source(b"once"))
     (row,) = release.table.to_pylist()
     assert row["query"] == "popular"

@@ -20,8 +20,8 @@ def _hash_3(a, b, c) -> dt.uint64: ...  # type: ignore[no-untyped-def]
 def _hash_4(a, b, c, d) -> dt.uint64: ...  # type: ignore[no-untyped-def]
 
 
-@ibis.udf.agg.builtin(name="min")  # type: ignore[untyped-decorator]
-def _smallest(value, n) -> dt.Array(dt.uint64): ...  # type: ignore[no-untyped-def,valid-type]
+@ibis.udf.scalar.builtin(name="bit_count")  # type: ignore[untyped-decorator]
+def _bit_count(bits) -> dt.int64: ...  # type: ignore[no-untyped-def]
 
 
 @ibis.udf.agg.builtin(name="min")  # type: ignore[untyped-decorator]
@@ -61,18 +61,24 @@ class DuckDBEngine(Engine):
         return {2: _hash_3, 3: _hash_4}[len(values)](seed, *values)
 
     def prefilter(self, rows: ir.Table, hashed: str, per_user: int) -> ir.Table:
-        """One pass finds, for most users, the hash of their last item to keep; rows above it need not be told apart.
+        """One cheap pass bounds the hash of each user's last item to keep; rows above it need not be told apart.
 
-        The n smallest hashes of a user's rows may hold repeats. If they hold `per_user` different ones, the last of
-        these is exactly the cut; if not, that user's rows all stay.
+        The range of the hash is cut into 64 parts. Which of them a user's items fall into is one word of bits, whatever
+        repeats there are; in the parts up to the `per_user`-th that is taken lie at least that many different items.
         """
-        look_at = 2 * per_user
-        seen = rows.group_by("user").agg(smallest=_smallest(rows[hashed], look_at).unique().sort())
-        cuts = self.stage(
-            seen.filter(seen.smallest.length() >= per_user).select("user", cut=seen.smallest[per_user - 1])
-        )
-        joined = rows.left_join(cuts, "user")
-        return joined.filter(joined.cut.isnull() | (joined[hashed] <= joined.cut)).select(*rows.columns)
+        parts = 64
+        if per_user > parts // 2:  # most users would not fill so many
+            return rows
+        part = rows[hashed] >> 58
+        one = ibis.literal(1, "uint64")
+        taken = rows.group_by("user").agg(taken=(one << part).bit_or())
+        too_few = [
+            (_bit_count(taken.taken & ibis.literal((1 << (i + 1)) - 1, "uint64")) < per_user).cast("int64")
+            for i in range(parts)
+        ]
+        last = self.stage(taken.select("user", last=sum(too_few[1:], too_few[0])))
+        joined = rows.join(last, "user")
+        return joined.filter((joined[hashed] >> 58) <= joined["last"]).select(*rows.columns)
 
     def early_rows(self, rows: ir.Table, n: int) -> tuple[ir.Table, ir.Table] | None:
         timed = rows.group_by("user").agg(first=_earliest(rows["time"], n), rows=rows["time"].count())

@@ -12,24 +12,35 @@ SEPARATOR = "\x1f"  # the unit separator, which no normalised query contains
 
 
 def first_sessions(
-    sent: ir.Table, sessions_per_user: int, queries_per_session: int, gap_minutes: float = GAP_MINUTES
+    sent: ir.Table,
+    sessions_per_user: int,
+    queries_per_session: int,
+    engine: Engine,
+    gap_minutes: float = GAP_MINUTES,
 ) -> ir.Table:
     """Each user's first sessions of two or more queries: user, length and the queries as columns q0, q1, …
 
     `sent` holds submissions (user, query, time). A query repeated in a row counts once. A session is `settled` if the
     user has a later one, so that nothing can be added to it.
     """
-    numbered = number_sessions(sent, gap_minutes)
-    numbered = numbered.mutate(latest=numbered["session"].max().over(ibis.window(group_by="user")))
+    numbered = engine.stage(number_sessions(sent, gap_minutes))
+    # Most sessions are not among the first: they go before anything needs an order.
+    sessions = numbered.group_by(["user", "session"]).agg(low=numbered["query"].min(), high=numbered["query"].max())
+    several = sessions.filter(sessions["low"] != sessions["high"]).select("user", "session")
+    chosen = first_of_each_user(several, ["session"], sessions_per_user)
+    rows = numbered.semi_join(chosen, ["user", "session"])
+
     in_order = ibis.window(group_by=["user", "session"], order_by=["time", "query"])
-    marked = numbered.mutate(previous=numbered["query"].lag().over(in_order))
+    marked = rows.mutate(previous=rows["query"].lag().over(in_order))
     changed = marked.filter(marked["previous"].isnull() | (marked["previous"] != marked["query"]))
     placed = changed.mutate(place=ibis.row_number().over(in_order))
     kept = placed.filter(placed["place"] < queries_per_session)
     queries = {f"q{i}": kept["query"].max(where=kept["place"] == i) for i in range(queries_per_session)}
-    settled = kept["session"].max() < kept["latest"].max()
-    wide = kept.group_by(["user", "session"]).agg(length=kept.count(), settled=settled, **queries)
-    return first_of_each_user(wide.filter(wide["length"] >= 2), ["session"], sessions_per_user)
+    wide = kept.group_by(["user", "session"]).agg(length=kept.count(), **queries)
+
+    latest = numbered.group_by("user").agg(latest=numbered["session"].max())
+    dated = wide.join(latest, "user")
+    return dated.mutate(settled=dated["session"] < dated["latest"]).drop("latest")
 
 
 def subsequences(sessions: ir.Table, queries_per_session: int, engine: Engine) -> ir.Table:

@@ -140,7 +140,7 @@ class SafeLogSession(Mechanism):
         engine, noise = log.engine, DiscreteLaplace(plan.parameters["noise_scale"])
         fresh = noise if self.variant == "published" else None
         progress(f"keeping the first {self.sessions_per_user} sessions of each user")
-        look_at = 8 * self.sessions_per_user * self.queries_per_session
+        look_at = 6 * self.sessions_per_user * self.queries_per_session
         sessions = on_early_rows(log, self._first_sessions, needed=self.sessions_per_user, look_at=look_at)
         kept = subsequences(engine.stage(sessions), self.queries_per_session, engine)
         if self.variant == "ours":
@@ -174,7 +174,9 @@ class SafeLogSession(Mechanism):
     def _first_sessions(self, log: SearchLog) -> ir.Table:
         sent = self._not_personal(submissions(log))
         sent = sent.filter(sent["query"] != "")
-        return first_sessions(sent, self.sessions_per_user, self.queries_per_session, self.gap_minutes)
+        return first_sessions(
+            sent, self.sessions_per_user, self.queries_per_session, log.engine, gap_minutes=self.gap_minutes
+        )
 
     def _first_clicks(self, clicked: SearchLog) -> ir.Table:
         rows = clicked.table.filter(clicked.table["time"].notnull()).select("user", "query", "url", "time")

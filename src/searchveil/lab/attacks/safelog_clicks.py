@@ -47,7 +47,7 @@ class Outcome:
         verdict = "REFUTED" if self.refuted else "not refuted"
         seen = f"{self.seen_with_victim} of {self.runs} releases with the victim, {self.seen_without_victim} without"
         return (
-            f"{self.mechanism}: claims ε = {self.claimed_epsilon:.3g}, δ = {self.claimed_delta:.3g}; the single click came "
+            f"{self.mechanism}: claims ε = {self.claimed_epsilon:.3g}, δ = {self.claimed_delta:.3g}; the click came "
             f"out in {seen}: ε ≥ {self.epsilon_at_least:.2f} at 95 % confidence. {verdict}."
         )
 

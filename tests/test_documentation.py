@@ -1,0 +1,132 @@
+"""What the documentation shows works: its commands run, its links lead somewhere."""
+
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from searchveil.log.demo import write_demo
+from searchveil.publish.k_keyword import KKeyword
+from searchveil.publish.k_query import KQuery
+from searchveil.publish.k_session import KSession
+from searchveil.publish.korolova import Korolova
+from searchveil.publish.mechanism import Mechanism
+from searchveil.publish.zealous import Zealous
+
+ROOT = Path(__file__).parents[1]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
+SHELL_FENCES = {"console", "sh", "bash"}
+PLACEHOLDERS = {"FILE", "LOG", "DIR", "your-log.tsv"}  # files of the reader's own
+FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
+EXPECTED_CODE = re.compile(r"#.*\bexit (\d)\b")  # a line that shows a refusal says so: `searchveil …  # exit 3`
+
+
+def commands(text: str) -> list[str]:
+    """The searchveil lines of the shell blocks, continued lines joined, without the prompt."""
+    found = []
+    for language, block in FENCE.findall(text):
+        if language in SHELL_FENCES:
+            lines = block.replace("\\\n", " ").splitlines()
+            found += [line.removeprefix("$ ") for line in lines if line.removeprefix("$ ").startswith("searchveil ")]
+    return found
+
+
+def is_for_the_reader(line: str) -> bool:
+    return not PLACEHOLDERS.isdisjoint(shlex.split(line, comments=True))
+
+
+def test_commands_are_found() -> None:
+    page = (
+        "```sh\nsearchveil demo \\\n    --out log.tsv  # a remark\nls\n```\n"
+        "```console\n$ searchveil inspect log.tsv\nsearchveil  output\n$ searchveil inspect LOG\n```\n"
+        "```text\nsearchveil not to run\n```\n"
+    )
+    assert commands(page)[0].split() == ["searchveil", "demo", "--out", "log.tsv", "#", "a", "remark"]
+    assert "searchveil inspect log.tsv" in commands(page)
+    assert not any("not to run" in line for line in commands(page))
+    assert [is_for_the_reader(line) for line in commands(page)] == [False, False, False, True]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", NAMES)
+def test_the_commands_of_a_page_run_in_order(name: str, tmp_path: Path) -> None:
+    lines = [line for line in commands((ROOT / name).read_text(encoding="utf-8")) if not is_for_the_reader(line)]
+    if not any("--out log.tsv" in line for line in lines):  # most pages begin where there is a log already
+        write_demo(tmp_path / "log.tsv", users=300, seed=1)
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"
+    for line in lines:
+        done = subprocess.run(
+            ["bash", "-c", line], cwd=tmp_path, env=os.environ | {"PATH": path}, capture_output=True, encoding="utf-8"
+        )
+        expected = EXPECTED_CODE.search(line)
+        assert done.returncode == (int(expected[1]) if expected else 0), f"{line}\n{done.stderr}"
+
+
+def test_the_readme_shows_commands() -> None:
+    readme = (ROOT / "README.md").read_text(encoding="utf-8")
+    assert commands(readme), "the README has a worked example"
+    assert "make demo" in readme
+    assert "make test" in readme
+
+
+def anchors(page: Path) -> set[str]:
+    """The anchors that headings get where Markdown is shown: small letters, hyphens for spaces, no punctuation."""
+    text = FENCE.sub("", page.read_text(encoding="utf-8"))
+    titles = re.findall(r"^#{1,6} +(.*?) *$", text, re.MULTILINE)
+    return {re.sub(r"[^\w\- ]", "", title.lower()).replace(" ", "-") for title in titles}
+
+
+def assert_leads_somewhere(target: str, base: Path) -> None:
+    path, _, anchor = target.partition("#")
+    page = (base / path).resolve() if path else base
+    assert page.exists(), f"{target}: there is no {path}"
+    if anchor:
+        assert anchor in anchors(page), f"{target}: no heading is called so"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_links_lead_somewhere(name: str) -> None:
+    page = ROOT / name
+    for target in LINK.findall(FENCE.sub("", page.read_text(encoding="utf-8"))):
+        if "://" in target or target.startswith("mailto:"):
+            continue
+        if target.startswith("#"):
+            assert target[1:] in anchors(page), f"{target}: no heading is called so"
+        else:
+            assert_leads_somewhere(target, page.parent)
+
+
+MECHANISMS: list[Mechanism] = [
+    Zealous(1, 1e-6),
+    Zealous(1, 1e-6, notion="probabilistic"),
+    Zealous(1, 1e-6, notion="indistinguishable"),
+    Korolova(1, 1e-6),
+    Korolova(1, 1e-6, variant="published"),
+    KQuery(),
+    KSession(),
+    KKeyword(),
+]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: str(mechanism.plan(1000).guarantee.proof))
+def test_every_mechanism_refers_to_its_proof(mechanism: Mechanism) -> None:
+    proof = mechanism.plan(1000).guarantee.proof
+    assert proof.startswith("docs/")
+    assert_leads_somewhere(proof, ROOT)
+
+
+def test_every_page_that_the_program_names_is_there() -> None:
+    """Messages and help send people to pages such as docs/formats.md."""
+    named = {
+        page
+        for source in (ROOT / "src").rglob("*.py")
+        for page in re.findall(r"docs/[\w-]+\.md", source.read_text(encoding="utf-8"))
+    }
+    assert named
+    assert {page for page in named if not (ROOT / page).exists()} == set()
