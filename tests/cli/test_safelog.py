@@ -28,14 +28,14 @@ def searchveil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     def run(*arguments: object) -> Outcome:
         monkeypatch.setattr(sys, "argv", ["searchveil", *map(str, arguments)])
         code: Any = 1
-        try:
-            main()
-        except SystemExit as stop:
-            code = stop.code
-        except Exception:
-            traceback.print_exc()
-        with warnings.catch_warnings():  # a process that ends need not close what it refused to use; here it must go
-            warnings.simplefilter("ignore", ResourceWarning)
+        with warnings.catch_warnings():  # a process that ends need not close the engine of a log it refuses
+            warnings.filterwarnings("ignore", "Implicitly cleaning up", ResourceWarning)
+            try:
+                main()
+            except SystemExit as stop:
+                code = stop.code
+            except Exception:
+                traceback.print_exc()
             gc.collect()
         said = capsys.readouterr()
         return Outcome(code, said.out, said.err)
@@ -92,7 +92,7 @@ def test_sessions_of_a_demo_log_and_orcas(searchveil: Any, tmp_path: Path) -> No
     assert (done.code, done.said) == (0, [])
     table = pq.read_table(tmp_path / "sessions" / "data.parquet")
     assert table.num_rows == done.json["rows"]
-    assert all(len(session) in (2, 3) for session in table["session"].to_pylist())
+    assert all(len(row["session"]) in (2, 3) for row in table.to_pylist())
     assert pq.read_table(tmp_path / "sessions" / "clicks.parquet").num_rows > 0
     exported = searchveil("export", "sessions", "--layout", "orcas", "--out", "orcas", "--json")
     assert exported.json["files"]["orcas.tsv"] > 0
@@ -146,7 +146,7 @@ def test_a_pool_from_n_grams(searchveil: Any, tmp_path: Path) -> None:
     (tmp_path / "n.txt").write_text("9\tred house\n3\tcar\n2\tquickly\n")
     done = searchveil("pool", "--ngrams", "n.txt", "--size", 6, "--seed", 2, "--out", "p.parquet")
     assert (done.code, done.out) == (0, "p.parquet: 6 queries\n")
-    assert all(query.split()[-1] in ("house", "car") for query in pq.read_table("p.parquet")["query"].to_pylist())
+    assert all(row["query"].endswith(("house", "car")) for row in pq.read_table("p.parquet").to_pylist())
 
 
 def test_the_attack_refutes_the_paper_and_not_us(searchveil: Any) -> None:
@@ -167,7 +167,7 @@ REFUSED = {
     "negative clicks of sessions": ((*SESSION, *ONE, "--clicks-per-user", -1), ("clicks per user", "not -1")),
     "no sessions": ((*SESSION, *ONE, "--sessions-per-user", 0), ("not 0", "--sessions-per-user")),
     "one query in a session": ((*SESSION, *ONE, "--queries-per-session", 1), ("at least two queries, not 1",)),
-    "too many in a session": ((*SESSION, *ONE, "--queries-per-session", 13), ("13", "8,178 subsequences", "at most 12")),
+    "too many in a session": ((*SESSION, *ONE, "--queries-per-session", 13), ("8,178 subsequences", "at most 12")),
     "a wrong pattern": ((*CLICK, *ONE, "--pattern", "(x"), ("'(x'", "regular expression")),
     "a wrong pattern of sessions": ((*SESSION, *ONE, "--pattern", "[x"), ("'[x'", "regular expression")),
     "a pattern beyond the engine": ((*CLICK, *ONE, "--pattern", "x(?=y)"), ("x(?=y)",)),

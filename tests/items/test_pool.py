@@ -37,7 +37,7 @@ NASTY = ["weather", 'he said "no"', '"new york', "a, b", "semi; colon", "it's", 
 
 
 def queries_in(pool: QueryPool) -> list[str]:
-    return pq.read_table(pool.path)["query"].to_pylist()
+    return [row["query"] for row in pq.read_table(pool.path).to_pylist()]
 
 
 def pool_of(tmp_path: Path, queries: list[str]) -> QueryPool:
@@ -182,7 +182,7 @@ def test_an_empty_pool_is_refused_when_opened(tmp_path: Path) -> None:
 
 
 def test_what_is_no_pool_is_refused_when_opened(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="there is no pool .*make one with: searchveil pool --queries"):
+    with pytest.raises(InputError, match=r"there is no pool .*make one with: searchveil pool --queries"):
         QueryPool.open(tmp_path / "none.parquet")
     pq.write_table(pa.table({"text": ["a"]}), tmp_path / "other.parquet")
     with pytest.raises(InputError, match="has no column 'query'; it has text"):
@@ -332,7 +332,7 @@ def test_which_pool_queries_survive_how_many_and_with_what_counts(duckdb_engine:
 def test_the_published_counts_of_surviving_pool_queries_are_those_of_noise(
     duckdb_engine: Engine, tmp_path: Path
 ) -> None:
-    """A whole release, with a log and a pool that share a query: what became of each of 3,000 queries nobody searched."""
+    """A whole release of a log and a pool that share a query: what became of 3,000 queries that nobody searched."""
     n, threshold, scale = 3_000, 3, 3.0
     pool = pool_of(tmp_path, [f"pool query {i}" for i in range(n)] + ["weather"])
     mechanism = SafeLogClick(noise_scale=scale, threshold=threshold - 1, clicks_per_user=0, domain="pool", pool=pool)

@@ -185,5 +185,5 @@ def test_a_query_that_holds_the_separator_is_still_one_query(
     table = duckdb_engine.fetch(sent_of(duckdb_engine, [("u", f"a{SEPARATOR}b", 0), ("u", "c", 1)]).table)
     log = SearchLog(duckdb_engine.load(table), duckdb_engine, normalization)
     found = duckdb_engine.fetch(subsequences(first_sessions(submissions(log), 1, 3), 3, duckdb_engine))
-    (session,) = as_lists(found)["session"].to_pylist()
-    assert len(session) == 2
+    (row,) = as_lists(found).to_pylist()
+    assert len(row["session"]) == 2

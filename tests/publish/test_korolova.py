@@ -127,6 +127,15 @@ def test_clicks_are_counted_for_public_urls_of_published_queries_only(engine: En
     assert all(0 < count < 20 for pair, count in clicks.items() if pair[1] == "rain.example")
 
 
+def test_one_user_clicks_no_more_than_allowed(duckdb_engine: Engine) -> None:
+    rows = crowd(200) + [("u0", "weather", second, "rain.example") for second in range(500)]
+    korolova = Korolova(12, 1e-6, queries_per_user=2, clicks_per_user=3, candidates=CANDIDATES)
+    release = korolova.release(log_of(duckdb_engine, rows), source=Source(b"busy"))
+    clicks = {row["url"]: row["count"] for row in release.tables["clicks"].to_pylist()}
+    assert abs(clicks["sun.example"] - 200) < 20
+    assert clicks.get("rain.example", 0) < 20, "500 clicks of one user count for at most 3"
+
+
 def test_candidates_that_nobody_clicked_get_noise_too(duckdb_engine: Engine) -> None:
     """Were they left out, a published url would prove a click: δ = 1 for who clicked it alone."""
     urls = [f"url{i}.example" for i in range(400)]

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta
 from fractions import Fraction
 from functools import cache
 from itertools import combinations_with_replacement, pairwise, product
-from math import log
+from math import log as ln
 from pathlib import Path
 from typing import Any
 from unittest.mock import patch
@@ -200,7 +200,7 @@ def test_the_recommendation_holds_the_papers_and_ours(tmp_path: Path) -> None:
     pq.write_table(pa.table({"query": [f"q{i}" for i in range(50_000)]}), tmp_path / "p.parquet")
     pool = QueryPool.open(tmp_path / "p.parquet")
     for domain in ("pool", "pool+log"):
-        mechanism = SafeLogClick(epsilon=1, delta=1e-6, pool=pool, domain=domain)  # type: ignore[arg-type]
+        mechanism = SafeLogClick(epsilon=1, delta=1e-6, pool=pool, domain=domain)
         paper, ours = mechanism.recommend()["paper"], mechanism.recommend()["ours"]
         assert paper["noise_scale"] == pytest.approx(11)
         assert paper["threshold"] == pytest.approx(20.25, abs=0.005)
@@ -254,7 +254,8 @@ def divergence(items: Iterable[Pairs], e_epsilon: Fraction) -> Fraction:
 
 def ways(total: int) -> list[tuple[int, ...]]:
     """How a user's submissions may fall on different queries."""
-    return {1: [(1,)], 2: [(1,), (2,), (1, 1)], 3: [(1,), (2,), (3,), (1, 1), (2, 1), (1, 1, 1)]}[total]
+    found: list[tuple[int, ...]] = [(1,), (2,), (1, 1), (3,), (2, 1), (1, 1, 1)]
+    return [way for way in found if sum(way) <= total]
 
 
 @cache
@@ -277,7 +278,7 @@ def worst(p: Fraction, queries: int, threshold: int, kinds: tuple[bool, ...], e_
 def test_delta_over_pool_and_log_is_exact_with_pool_queries_that_nobody_searched(
     p: Fraction, queries: int, threshold: int
 ) -> None:
-    scale = 1 / -log(p)
+    scale = 1 / -ln(p)
     both = SafeLogClick(noise_scale=scale, threshold=threshold - 1 / 2, queries_per_user=queries, clicks_per_user=0)
     found = worst(p, queries, threshold, (True, False), p**-queries)
     stated = both.plan().guarantee.delta
@@ -477,10 +478,9 @@ def test_the_tables_of_a_release(duckdb_engine: Engine) -> None:
     users = 300
     tables = everything().release(log_of(duckdb_engine, crowd(users)), source=Source(b"tables")).tables
     assert list(tables) == ["data", "clicks", "transitions"]
-    integers, texts = pa.int64(), pa.string()
-    assert tables["data"].schema == pa.schema({"query": texts, "count": integers})
-    assert tables["clicks"].schema == pa.schema({"query": texts, "url": texts, "count": integers})
-    assert tables["transitions"].schema == pa.schema({"query": texts, "next": texts, "count": integers})
+    for table, columns in (("data", ["query"]), ("clicks", ["query", "url"]), ("transitions", ["query", "next"])):
+        schema = pa.schema([*((column, pa.string()) for column in columns), ("count", pa.int64())])
+        assert tables[table].schema == schema
     keys = [
         {tuple(v for k, v in row.items() if k != "count") for row in table.to_pylist()} for table in tables.values()
     ]
@@ -490,7 +490,7 @@ def test_the_tables_of_a_release(duckdb_engine: Engine) -> None:
         {("weather", "news")},
     ]
     for table in tables.values():
-        assert all(abs(count - users) < 15 for count in table["count"].to_pylist())
+        assert all(abs(row["count"] - users) < 15 for row in table.to_pylist())
     assert list(everything(clicks_per_user=0).parts[1:]) == everything().parts[2:], "0 clicks: no such table"
 
 
@@ -509,13 +509,11 @@ def test_clicks_and_transitions_over_candidates(duckdb_engine: Engine) -> None:
 def test_fresh_counts_may_fall_below_the_threshold(duckdb_engine: Engine) -> None:
     rows: list[Row] = [(f"u{u}", f"q{u % 40}", 0, None) for u in range(40 * 12)]
     same: dict[str, Any] = {"noise_scale": 4, "threshold": 11, "queries_per_user": 1, "clicks_per_user": 0}
-    counts = {
-        fresh: SafeLogClick(**same, fresh_counts=fresh)
-        .release(log_of(duckdb_engine, rows), source=Source(b"fresh"))
-        .table["count"]
-        .to_pylist()
-        for fresh in (False, True)
-    }
+    counts = {}
+    for fresh in (False, True):
+        mechanism = SafeLogClick(**same, fresh_counts=fresh)
+        table = mechanism.release(log_of(duckdb_engine, rows), source=Source(b"fresh")).table
+        counts[fresh] = [row["count"] for row in table.to_pylist()]
     assert min(counts[False]) >= 12
     assert min(counts[True]) < 12
 
@@ -581,7 +579,9 @@ def test_a_hidden_part_needs_a_delta_and_says_which() -> None:
 
 
 def test_a_threshold_that_cannot_keep_the_delta_is_refused_with_what_it_would_be() -> None:
-    with pytest.raises(InputError, match="the threshold 20 is infeasible: delta would be 0.0[0-9]+; raise --threshold"):
+    with pytest.raises(
+        InputError, match=r"the threshold 20 is infeasible: delta would be 0\.0[0-9]+; raise --threshold"
+    ):
         SafeLogClick(noise_scale=5, threshold=20, delta=1e-6).plan()
     assert SafeLogClick(noise_scale=5, threshold=100, delta=1e-6).plan().guarantee.delta == 1e-6
     reached = SafeLogClick(noise_scale=5, threshold=1, queries_per_user=3).plan().guarantee
@@ -598,7 +598,7 @@ def test_a_generous_threshold_is_no_error(scale: float, threshold: float) -> Non
 
 def test_the_papers_epsilon_is_finite_or_said_to_be_infinite_at_every_threshold() -> None:
     """Where 2e^((K-1)/b) ≤ 1 the paper's second form of α is no bound at all; it must not make ε small again."""
-    scale = 1 / log(2)
+    scale = 1 / ln(2)
     low = [SafeLogClick(noise_scale=s, threshold=0).plan().claims["paper_epsilon"] for s in (scale, 1.0)]
     higher = [SafeLogClick(noise_scale=s, threshold=1).plan().claims["paper_epsilon"] for s in (scale, 1.0)]
     assert all(a >= b for a, b in zip(low, higher, strict=True)), "a lower threshold never costs less"

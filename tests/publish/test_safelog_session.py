@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from datetime import datetime, timedelta
 from fractions import Fraction
 from itertools import combinations, combinations_with_replacement, groupby, product
-from math import log
+from math import log as ln
 from pathlib import Path
 from random import Random
 from typing import Any
@@ -180,7 +180,7 @@ def test_delta_is_exact(changes: int, threshold: int, p: Fraction) -> None:
             found = max(found, loss)
     assert found == 1 - (1 - p ** (threshold - 1) / (1 + p)) ** changes
     stated = SafeLogSession(
-        noise_scale=1 / -log(p), threshold=threshold - 0.5, queries_per_session=2 if changes == 1 else 3
+        noise_scale=1 / -ln(p), threshold=threshold - 0.5, queries_per_session=2 if changes == 1 else 3
     ).plan()
     assert stated.guarantee.delta == pytest.approx(float(found), rel=1e-9)
 
@@ -333,7 +333,7 @@ def test_the_tables_of_a_release(duckdb_engine: Engine, variant: Any) -> None:
     mechanism = SafeLogSession(epsilon=30, delta=1e-6, clicks_per_user=2, variant=variant)
     release = mechanism.release(log_of(duckdb_engine, crowd(users)), source=Source(b"tables"))
     assert list(release.tables) == ["data", "clicks"]
-    assert release.table.schema == pa.schema({"session": pa.list_(pa.string()), "count": pa.int64()})
+    assert release.table.schema == pa.schema([("session", pa.list_(pa.string())), ("count", pa.int64())])
     assert release.tables["clicks"].schema == pa.schema({"query": pa.string(), "url": pa.string(), "count": pa.int64()})
     (session,), (click,) = (table.to_pylist() for table in release.tables.values())
     assert session["session"] == ["weather", "news"]
@@ -347,7 +347,7 @@ def test_no_clicks_unless_asked_for_and_no_url_needed(duckdb_engine: Engine) -> 
     log = SearchLog(log.table.drop("url"), duckdb_engine)
     release = SafeLogSession(epsilon=30, delta=1e-6, sessions_per_user=2).release(log, source=Source(b"two"))
     assert list(release.tables) == ["data"]
-    assert {tuple(s) for s in release.table["session"].to_pylist()} == {("weather", "news"), ("later", "latest")}
+    assert {tuple(row["session"]) for row in release.table.to_pylist()} == {("weather", "news"), ("later", "latest")}
 
 
 def test_one_key_gives_one_release_on_every_engine(engine: Engine, duckdb_engine: Engine) -> None:

@@ -199,7 +199,7 @@ class SafeLogClick(Mechanism):
     def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Mapping[str, pa.Table]:
         engine, noise = log.engine, DiscreteLaplace(plan.parameters["noise_scale"])
         progress(f"keeping the first {self.queries_per_user} queries of each user")
-        sent = submissions(log)
+        sent = engine.stage(submissions(log))  # or the engine works out the normal form anew for every pattern below
         sent = self._without_sensitive(sent.filter(sent["query"] != ""))
         first = engine.stage(first_of_each_user(sent, ["time", "query"], self.queries_per_user))
         counts = count_users(first, ["query"])

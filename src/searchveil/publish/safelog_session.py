@@ -156,7 +156,7 @@ class SafeLogSession(Mechanism):
             progress("adding noise to the clicks")
             clicked = replace(log, table=log.table.filter(log.table["url"].notnull()))
             first = on_early_rows(
-                clicked, self._first_clicks, needed=self.clicks_per_user, look_at=4 * self.clicks_per_user
+                clicked, self._first_clicks, needed=self.clicks_per_user, look_at=2 * self.clicks_per_user
             )
             if self.variant == "ours":
                 first = first.select("user", "query", "url").distinct()
@@ -172,7 +172,7 @@ class SafeLogSession(Mechanism):
         return tables
 
     def _first_sessions(self, log: SearchLog) -> ir.Table:
-        sent = self._not_personal(submissions(log))
+        sent = self._not_personal(log.engine.stage(submissions(log)))
         sent = sent.filter(sent["query"] != "")
         return first_sessions(
             sent, self.sessions_per_user, self.queries_per_session, log.engine, gap_minutes=self.gap_minutes
@@ -180,9 +180,11 @@ class SafeLogSession(Mechanism):
 
     def _first_clicks(self, clicked: SearchLog) -> ir.Table:
         rows = clicked.table.filter(clicked.table["time"].notnull()).select("user", "query", "url", "time")
-        clicks = self._not_personal(normalize_query(rows, clicked.normalization).distinct())
+        normal = clicked.engine.stage(normalize_query(rows, clicked.normalization).distinct())
+        clicks = self._not_personal(normal)
         first = first_of_each_user(clicks, ["time", "query", "url"], self.clicks_per_user)
         return first.mutate(settled=ibis.literal(True))  # all earlier clicks are among these rows
 
     def _not_personal(self, rows: ir.Table) -> ir.Table:
+        """`rows` should be staged: an engine would work out the normal form anew for every pattern it looks for."""
         return rows if self.personal else rows.filter(~looks_personal(rows["query"], self.patterns))
