@@ -40,6 +40,7 @@ test: $(VENV)/.test-tools java lint
 bench: $(VENV)/.test-tools
 	$(BIN)/python benchmarks/release.py
 	$(BIN)/python benchmarks/noise.py
+	$(BIN)/python benchmarks/safelog.py
 
 bench-peers: $(VENV)/.test-tools
 	$(BIN)/python benchmarks/peers.py
