@@ -57,7 +57,7 @@ WRONG_PARAMETERS = {
     "per user auto without a guess": ((*ONE, "--per-user", "auto"), ("--assume",)),
     "second threshold infeasible": ((*ONE, "--threshold", "75"), ("75", "infeasible", "76")),
     "second threshold no number": ((*ONE, "--threshold", "high"), ("--threshold",)),
-    "first threshold zero": ((*ONE, "--first-threshold", "0"), ("first threshold", "not 0")),
+    "first threshold zero": ((*ONE, "--first-threshold", "0"), ("threshold", "at least 1", "not 0")),
     "first threshold of the indistinguishable notion": (
         (*ONE, "--notion", "indistinguishable", "--first-threshold", "2"),
         ("--first-threshold",),
@@ -189,8 +189,8 @@ def test_wrong_budget(tmp_path: Path, arguments: tuple[str, ...], says: str) -> 
     [
         (("--epsilon", "0", "--delta", "1e-6"), "epsilon"),
         ((*ONE, "--notion", "probabilistic"), "--users"),
-        ((*ONE, "--notion", "probabilistic", "--users", "0"), "users"),
-        ((*ONE, "--notion", "probabilistic", "--users", "-4"), "users"),
+        ((*ONE, "--notion", "probabilistic", "--users", "0"), "user"),
+        ((*ONE, "--notion", "probabilistic", "--users", "-4"), "user"),
         ((*ONE, "--users", "0"), "users"),
         ((*ONE, "--users", "many"), "--users"),
         ((*ONE, "--assume", "users=1000,items=999999999999999"), "items"),

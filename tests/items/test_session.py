@@ -36,7 +36,7 @@ def sent_of(engine: Engine, rows: list[Row]) -> SearchLog:
 
 
 def in_engine(engine: Engine, rows: list[Row], sessions: int, queries: int, gap_minutes: float = 30) -> Found:
-    kept = first_sessions(submissions(sent_of(engine, rows)), sessions, queries, gap_minutes)
+    kept = first_sessions(submissions(sent_of(engine, rows)), sessions, queries, engine, gap_minutes)
     found = engine.fetch(subsequences(kept, queries, engine))
     assert set(found.column_names) == {"user", "session"}
     return Counter((row["user"], tuple(row["session"])) for row in as_lists(found).to_pylist())
@@ -115,10 +115,10 @@ def test_every_engine_finds_the_same(engine: Engine) -> None:
         assert in_engine(engine, rows, sessions, queries) == by_hand(rows, sessions, queries)
 
 
-def test_a_silence_of_exactly_the_gap_does_not_end_a_session(engine: Engine) -> None:
+def test_a_silence_of_exactly_the_gap_does_not_end_a_session(duckdb_engine: Engine) -> None:
     rows = [("u", "a", 0), ("u", "b", 30 * MINUTE), ("u", "c", 60 * MINUTE + 1)]
-    assert in_engine(engine, rows, 5, 3) == {("u", ("a", "b")): 1}
-    assert in_engine(engine, rows, 5, 3, gap_minutes=31) == by_hand(rows, 5, 3, 31)
+    assert in_engine(duckdb_engine, rows, 5, 3) == {("u", ("a", "b")): 1}
+    assert in_engine(duckdb_engine, rows, 5, 3, gap_minutes=31) == by_hand(rows, 5, 3, 31)
 
 
 def test_repeats_in_a_row_collapse_before_the_queries_are_counted(duckdb_engine: Engine) -> None:
@@ -155,7 +155,7 @@ def test_one_user_changes_each_count_by_one_and_all_by_no_more_than_stated(
     gone = rows[0][0]
 
     def counts(of: list[Row], *, once: bool) -> Counter[str]:
-        kept = first_sessions(submissions(sent_of(duckdb_engine, of)), sessions, queries)
+        kept = first_sessions(submissions(sent_of(duckdb_engine, of)), sessions, queries, duckdb_engine)
         found = subsequences(kept, queries, duckdb_engine)
         counted = count_users(found.distinct() if once else found, ["session"])
         return Counter({row["session"]: row["count"] for row in duckdb_engine.fetch(counted).to_pylist()})
@@ -184,6 +184,7 @@ def test_a_query_that_holds_the_separator_is_still_one_query(
     """A typed query may hold any character, and without normalisation it stays."""
     table = duckdb_engine.fetch(sent_of(duckdb_engine, [("u", f"a{SEPARATOR}b", 0), ("u", "c", 1)]).table)
     log = SearchLog(duckdb_engine.load(table), duckdb_engine, normalization)
-    found = duckdb_engine.fetch(subsequences(first_sessions(submissions(log), 1, 3), 3, duckdb_engine))
+    kept = first_sessions(submissions(log), 1, 3, duckdb_engine)
+    found = duckdb_engine.fetch(subsequences(kept, 3, duckdb_engine))
     (row,) = as_lists(found).to_pylist()
     assert len(row["session"]) == 2

@@ -179,10 +179,10 @@ def test_delta_must_lie_between_0_and_1(delta: float) -> None:
         calibrate.check_delta(delta)
 
 
-@pytest.mark.parametrize("per_user", [0, -3])
-def test_a_user_keeps_at_least_one_item(per_user: int) -> None:
-    with pytest.raises(InputError, match=rf"at least one item, not {per_user}; try --per-user 5"):
-        calibrate.check_per_user(per_user)
+@pytest.mark.parametrize("per_user", [0, -3, 2.5])
+def test_a_user_keeps_at_least_one_whole_item(per_user: int) -> None:
+    with pytest.raises(InputError, match=rf"--per-user must be a whole number of at least 1, not {per_user}"):
+        calibrate.check_whole(per_user, "per-user")
 
 
 @pytest.mark.parametrize(("epsilon", "changes"), [(1e-6, 1), (1000, 1), (0.001, 50)])

@@ -478,9 +478,9 @@ def test_the_tables_of_a_release(duckdb_engine: Engine) -> None:
     users = 300
     tables = everything().release(log_of(duckdb_engine, crowd(users)), source=Source(b"tables")).tables
     assert list(tables) == ["data", "clicks", "transitions"]
-    for table, columns in (("data", ["query"]), ("clicks", ["query", "url"]), ("transitions", ["query", "next"])):
-        schema = pa.schema([*((column, pa.string()) for column in columns), ("count", pa.int64())])
-        assert tables[table].schema == schema
+    for name, columns in (("data", ["query"]), ("clicks", ["query", "url"]), ("transitions", ["query", "next"])):
+        assert tables[name].column_names == [*columns, "count"]
+        assert [str(field.type) for field in tables[name].schema] == ["string"] * len(columns) + ["int64"]
     keys = [
         {tuple(v for k, v in row.items() if k != "count") for row in table.to_pylist()} for table in tables.values()
     ]
@@ -550,11 +550,14 @@ def test_the_default_filter_on_every_engine(engine: Engine) -> None:
         ({"delta": 1.0}, "delta must lie between 0 and 1, not 1"),
         ({"epsilon": None, "noise_scale": 0.0}, "noise scale 0 is outside"),
         ({"epsilon": None, "noise_scale": float("nan")}, "noise scale nan is outside"),
-        ({"threshold": -1.0}, "the threshold must not be negative, not -1"),
-        ({"threshold": float("nan")}, "the threshold must not be negative, not nan"),
+        ({"threshold": -1.0}, r"the threshold must .*negative, not -1"),
+        ({"threshold": float("nan")}, r"the threshold must .*negative, not nan"),
         ({"threshold": float("inf")}, "threshold"),
-        ({"queries_per_user": 0}, "at least one item, not 0; try --queries-per-user"),
-        ({"clicks_per_user": -1}, "must not be negative, not -1; 0 publishes no clicks"),
+        ({"queries_per_user": 2.5}, "not 2.5"),
+        ({"clicks_per_user": 1.5}, "not 1.5"),
+        ({"at_least": -1}, "not -1"),
+        ({"queries_per_user": 0}, r"--queries-per-user .*at least 1, not 0"),
+        ({"clicks_per_user": -1}, r"clicks.per.user .*not -1"),
         ({"domain": "log"}, "no domain 'log'; there are pool and pool"),
         ({"neighbours": "swap"}, "no neighbours 'swap'"),
         ({"transitions": True, "queries_per_user": 1}, "transitions need two queries"),

@@ -333,8 +333,12 @@ def test_the_tables_of_a_release(duckdb_engine: Engine, variant: Any) -> None:
     mechanism = SafeLogSession(epsilon=30, delta=1e-6, clicks_per_user=2, variant=variant)
     release = mechanism.release(log_of(duckdb_engine, crowd(users)), source=Source(b"tables"))
     assert list(release.tables) == ["data", "clicks"]
-    assert release.table.schema == pa.schema([("session", pa.list_(pa.string())), ("count", pa.int64())])
-    assert release.tables["clicks"].schema == pa.schema({"query": pa.string(), "url": pa.string(), "count": pa.int64()})
+    assert [(field.name, str(field.type)) for field in release.table.schema] == [
+        ("session", str(pa.list_(pa.string()))),
+        ("count", "int64"),
+    ]
+    assert release.tables["clicks"].column_names == ["query", "url", "count"]
+    assert release.tables["clicks"].schema.field("count").type == pa.int64()
     (session,), (click,) = (table.to_pylist() for table in release.tables.values())
     assert session["session"] == ["weather", "news"]
     assert (click["query"], click["url"]) == ("weather", "sun.example")
@@ -367,9 +371,9 @@ def test_one_key_gives_one_release_on_every_engine(engine: Engine, duckdb_engine
     assert release.tables != mechanism.release(log_of(duckdb_engine, rows), source=Source(b"another")).tables
 
 
-def test_the_default_filter_on_every_engine(engine: Engine) -> None:
+def test_the_default_filter(duckdb_engine: Engine) -> None:
     rows = [*crowd(80), *((f"u{u}", "jane@mail.example", 1, None) for u in range(80))]
-    release = SafeLogSession(epsilon=60, delta=1e-3).release(log_of(engine, rows), source=Source(b"filter"))
+    release = SafeLogSession(epsilon=60, delta=1e-3).release(log_of(duckdb_engine, rows), source=Source(b"filter"))
     assert release.table["session"].to_pylist() == [["weather", "news"]]
 
 
@@ -382,10 +386,12 @@ def test_the_default_filter_on_every_engine(engine: Engine) -> None:
         ({"noise_scale": 3.0}, "give --epsilon or --noise-scale, one of them"),
         ({"epsilon": None}, "give --epsilon or --noise-scale, one of them"),
         ({"delta": None}, "needs --delta beside --epsilon"),
-        ({"sessions_per_user": 0}, "not 0; try --sessions-per-user"),
-        ({"queries_per_session": 1}, "at least two queries, not 1"),
+        ({"sessions_per_user": 0}, r"--sessions-per-user .*at least 1, not 0"),
+        ({"queries_per_session": 1}, r"queries.per.session .*not 1"),
         ({"queries_per_session": 13}, "13 queries per session have 8,178 subsequences each.*may be at most 12"),
-        ({"clicks_per_user": -2}, "must not be negative, not -2"),
+        ({"sessions_per_user": 1.5}, "not 1.5"),
+        ({"queries_per_session": 2.5}, "not 2.5"),
+        ({"clicks_per_user": -2}, r"clicks.per.user .*not -2"),
         ({"gap_minutes": 0.0}, "more than 0 minutes, not 0"),
         ({"gap_minutes": float("nan")}, "more than 0 minutes, not nan"),
         ({"gap_minutes": float("inf")}, "gap"),

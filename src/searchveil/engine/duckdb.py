@@ -43,7 +43,8 @@ class DuckDBEngine(Engine):
             try:
                 self.sql(f"set memory_limit = '{memory}'")
             except Exception as problem:
-                raise InputError(f"--memory {memory}: {problem}; write for example 3GB") from problem
+                self.close()
+                raise InputError(f"--memory {memory} is no size; write for example --memory 3GB") from problem
         if threads is not None:
             self.sql(f"set threads = {threads}")
 

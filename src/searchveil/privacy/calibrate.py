@@ -29,9 +29,10 @@ def check_delta(delta: float) -> None:
         raise InputError(f"delta must lie between 0 and 1, not {delta:g}; try --delta 1e-6")
 
 
-def check_per_user(per_user: int, name: str = "per-user") -> None:
-    if per_user < 1:
-        raise InputError(f"a user must be allowed at least one item, not {per_user}; try --{name} 5")
+def check_whole(value: int, option: str, *, least: int = 1) -> None:
+    """A number that bounds what a user adds must be whole: half an item more would be one the noise is not for."""
+    if not isinstance(value, int) or value < least:
+        raise InputError(f"--{option} must be a whole number of at least {least}, not {value}")
 
 
 def check_scale(scale: float) -> None:
@@ -105,7 +106,7 @@ def approximate_delta(scale: float, per_user: int, threshold: int, first_thresho
     """The exact δ: some item that one user alone lifts over the first threshold is published."""
     if threshold < first_threshold:
         return 1.0
-    with _interval_precision():
+    with _precision_for(scale, threshold):
         return min(1.0, _upper(_some_of(_tail_interval(scale, threshold - first_threshold), per_user)))
 
 
@@ -146,7 +147,7 @@ def probabilistic_threshold(scale: float, delta: float, per_user: int, users: in
     def holds(threshold: int) -> bool:
         if threshold < first_threshold:
             return False
-        with _interval_precision():
+        with _precision_for(scale, threshold):
             q = _tail_interval(scale, threshold - first_threshold)
             unpublished_ratio = 1 - mpmath.iv.exp(-1 / mpmath.iv.mpf(scale))
             return bool(q.b <= unpublished_ratio.a) and _upper(_some_of(q, most_items)) <= delta
@@ -156,12 +157,17 @@ def probabilistic_threshold(scale: float, delta: float, per_user: int, users: in
 
 
 def best_first_threshold(scale: float, delta: float, per_user: int, users: int) -> tuple[int, int]:
-    """(τ, T) with the smallest T. The paper's τ = ⌈λ⌉ is not always best, so the neighbourhood of λ is searched."""
-    candidates = range(1, 2 * ceil(scale) + 3)
+    """(τ, T) with the smallest T. The paper's τ = ⌈λ⌉ is not always best: near λ, rounding decides."""
+    continuous = {
+        first: probabilistic_threshold_continuous(scale, delta, per_user, users, first)
+        for first in range(1, min(2 * ceil(scale) + 2, users * per_user) + 1)
+    }
+    close = min(continuous.values()) + 2
     pairs = [
         (threshold, first)
-        for first in candidates
-        if (threshold := probabilistic_threshold(scale, delta, per_user, users, first)) is not None
+        for first in continuous
+        if continuous[first] <= close
+        and (threshold := probabilistic_threshold(scale, delta, per_user, users, first)) is not None
     ]
     threshold, first = min(pairs)
     return first, threshold
@@ -226,14 +232,17 @@ def occurrences_delta(scale: float, per_user: int, threshold: int) -> float:
     """
     if threshold < per_user:
         return 1.0
-    with _interval_precision():
+    with _precision_for(scale, threshold):
         spread = _some_of(_tail_interval(scale, threshold - 1), per_user)
         heaped = _tail_interval(scale, threshold - per_user)
         return min(1.0, max(_upper(spread), _upper(heaped)))
 
 
 def occurrences_threshold(scale: float, delta: float, per_user: int) -> int:
-    start = per_user + max(0, ceil(-scale * log(delta)))
+    p = exp(-1 / scale)
+    heaped = per_user + ceil(-scale * log(delta * (1 + p)))
+    spread = 1 + ceil(-scale * log(-expm1(log1p(-delta) / per_user) * (1 + p)))
+    start = max(1, per_user, heaped, spread)
     return smallest_integer(start, lambda t: t >= 1 and occurrences_delta(scale, per_user, t) <= delta)
 
 
@@ -297,12 +306,15 @@ def best_per_user(
     return max((m for m in candidates if m / epsilon <= LARGEST_SCALE / 2), key=published)
 
 
-class _interval_precision:  # noqa: N801 (reads as a statement)
-    """Enough bits that (1−q)^n keeps a tiny q."""
+class _precision_for:  # noqa: N801 (reads as a statement)
+    """Enough bits that (1−q)^n keeps a q as tiny as this threshold makes it."""
+
+    def __init__(self, scale: float, threshold: int) -> None:
+        self._bits = 256 + ceil(1.45 * threshold / scale)  # 1.45 > 1/ln 2
 
     def __enter__(self) -> None:
         self._before = mpmath.iv.prec
-        mpmath.iv.prec = 256
+        mpmath.iv.prec = self._bits
 
     def __exit__(self, *problem: object) -> None:
         mpmath.iv.prec = self._before

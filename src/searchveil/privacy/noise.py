@@ -214,10 +214,10 @@ class DiscreteGaussian(Distribution):
             g = _exp(-1 / (2 * mpmath.iv.mpf(self.sigma) ** 2))
             step = _scaled(g, working)
             square = _scaled(g * g, working)
-        # The weights w_t = g^(t²) follow w_(t+1) = w_t·g^(2t+1); everything below 2^-working is one bounded remainder.
+        # The weights w_t = g^(t²) follow w_(t+1) = w_t·g^(2t+1); what lies beyond the first negligible one is bounded.
         weight = (1 << working, 1 << working)
-        weights = []
-        while weight[1] >> (_GUARD_BITS // 2):
+        weights: list[tuple[int, int]] = []
+        while not weights or weights[-1][0] >> (_GUARD_BITS // 2):
             weights.append(weight)
             weight = _times(weight, step, working)
             step = _times(step, square, working)
@@ -241,20 +241,14 @@ def binomial(n: int, probability: Bounds, source: Source) -> int:
     Each event compares the bits of a uniform number with those of the probability and is decided at the first bit that
     differs; of the undecided, half are expected to be decided by the next bit, and their number is all that matters.
     """
-    happened, undecided, position, known = 0, n, 0, 0
-    digits = 0
+    happened, undecided, position = 0, n, 0
+    digits, known, bits = 0, 0, 64  # the leading binary digits of the probability that its bounds agree on
     while undecided:
-        while position >= known:
-            known = 2 * known or 128
-            low, high = probability(known + _GUARD_BITS)
-            digits = low >> _GUARD_BITS
-            if digits != high >> _GUARD_BITS:
-                # The bounds straddle a digit: go on with the digits they agree on, or with a closer look.
-                common = known - ((digits ^ (high >> _GUARD_BITS)).bit_length())
-                if common <= position:
-                    continue
-                digits >>= known - common
-                known = common
+        while known <= position:
+            bits *= 2
+            low, high = probability(bits)
+            unsure = (low ^ high).bit_length()
+            digits, known = low >> unsure, bits - unsure
         ones = source.ones(undecided)
         if (digits >> (known - 1 - position)) & 1:
             happened, undecided = happened + undecided - ones, ones

@@ -46,8 +46,7 @@ def session_delta(changes: int, scale: float, threshold: float) -> float:
 
 
 def check_queries_per_session(queries: int) -> None:
-    if queries < 2:
-        raise InputError(f"a session has at least two queries, not {queries}; try --queries-per-session 3")
+    calibrate.check_whole(queries, "queries-per-session", least=2)
     if queries > MOST_QUERIES_PER_SESSION:
         raise InputError(
             f"{queries} queries per session have {subsequences(1, queries):,} subsequences each, and the noise grows "

@@ -44,8 +44,8 @@ class Korolova(Mechanism):
     def __post_init__(self) -> None:
         calibrate.check_epsilon(self.epsilon)
         calibrate.check_delta(self.delta)
-        calibrate.check_per_user(self.queries_per_user, "queries-per-user")
-        calibrate.check_per_user(self.clicks_per_user, "clicks-per-user")
+        calibrate.check_whole(self.queries_per_user, "queries-per-user")
+        calibrate.check_whole(self.clicks_per_user, "clicks-per-user")
         for name, value, known in (
             ("counting", self.counting, ("occurrences", "users")),
             ("variant", self.variant, ("exact", "published")),
@@ -61,9 +61,7 @@ class Korolova(Mechanism):
             )
 
     def plan(self, log: SearchLog | int | None = None) -> Plan:
-        # Replacing a user moves twice as much as removing one, and the noise grows with it.
-        epsilon = self.epsilon if self.neighbours == "add-remove" else self.epsilon / 2
-        parameters = self._published(epsilon) if self.variant == "published" else self._exact(epsilon)
+        parameters = self._published() if self.variant == "published" else self._exact()
         public = [AT_LEAST_TWO_USERS]
         if self.candidates is not None:
             public.append("the candidate urls of every query")
@@ -77,10 +75,14 @@ class Korolova(Mechanism):
         )
         return Plan(self.method, "query", parameters, guarantee)
 
-    def _exact(self, epsilon: float) -> dict[str, Any]:
+    def _scale(self, per_user: int, shares: int) -> float:
+        """The noise of a part that changes by `per_user` and may cost one of so many equal shares of ε, exactly."""
+        return calibrate.scale_for(self.epsilon, shares * calibrate.changed_counts(per_user, self.neighbours))
+
+    def _exact(self) -> dict[str, Any]:
         """One noise for selecting and counting; with clicks, half of ε for each."""
         shares = 1 if self.candidates is None else 2
-        scale = calibrate.scale_for(epsilon / shares, self.queries_per_user)
+        scale = self._scale(self.queries_per_user, shares)
         smallest = (
             calibrate.occurrences_threshold if self.counting == "occurrences" else calibrate.approximate_threshold
         )
@@ -88,14 +90,14 @@ class Korolova(Mechanism):
             "queries_per_user": self.queries_per_user,
             "noise_scale": scale,
             "second_threshold": smallest(scale, self.delta, self.queries_per_user),
-            **self._click_parameters(epsilon / shares),
+            **self._click_parameters(shares),
         }
 
-    def _published(self, epsilon: float) -> dict[str, Any]:
+    def _published(self) -> dict[str, Any]:
         """ε = d ln α + d/b_q + c/b_c in equal parts, K from δ = (d/2)e^((d−K)/b), not below the turning point of α."""
         shares = 2 if self.candidates is None else 3
         d = self.queries_per_user
-        scale = calibrate.scale_for(epsilon / shares, d)
+        scale = self._scale(d, shares)
         by_delta = d - scale * log(2 * self.delta / d)
         turning_point = 1 - scale * log(2 * (1 - exp(-1 / scale)))
         # With discrete noise the continuous formulas are safe for an integer K and "noisy > K".
@@ -105,14 +107,13 @@ class Korolova(Mechanism):
             "noise_scale": scale,
             "count_scale": scale,
             "second_threshold": k + 1,
-            **self._click_parameters(epsilon / shares),
+            **self._click_parameters(shares),
         }
 
-    def _click_parameters(self, epsilon: float) -> dict[str, Any]:
+    def _click_parameters(self, shares: int) -> dict[str, Any]:
         if self.candidates is None:
             return {}
-        scale = calibrate.scale_for(epsilon, self.clicks_per_user)
-        return {"clicks_per_user": self.clicks_per_user, "click_scale": scale}
+        return {"clicks_per_user": self.clicks_per_user, "click_scale": self._scale(self.clicks_per_user, shares)}
 
     def check(self, log: SearchLog) -> None:
         if self.counting == "occurrences":

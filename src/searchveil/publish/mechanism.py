@@ -100,9 +100,9 @@ class Mechanism(ABC):
         progress: Progress = silent,
     ) -> Release:
         source = source or Source()
-        plan = self.prepare(self.plan(log), source)
         self.check(log)
         require_two_users(log)
+        plan = self.prepare(self.plan(log), source)
         entry = ledger.reserve(plan) if ledger is not None else None
         return Release(self.publish(log, plan, source, progress), plan, entry)
 

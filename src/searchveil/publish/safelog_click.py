@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import floor
+from math import floor, inf
 from typing import Any, ClassVar, Literal
 
 import ibis
@@ -64,9 +64,9 @@ class SafeLogClick(Mechanism):
 
     def __post_init__(self) -> None:
         check_calibration(self.epsilon, self.delta, self.noise_scale, self.threshold)
-        calibrate.check_per_user(self.queries_per_user, "queries-per-user")
-        if self.clicks_per_user < 0:
-            raise InputError(f"clicks per user must not be negative, not {self.clicks_per_user}; 0 publishes no clicks")
+        calibrate.check_whole(self.queries_per_user, "queries-per-user")
+        calibrate.check_whole(self.clicks_per_user, "clicks-per-user", least=0)
+        calibrate.check_whole(self.at_least, "at-least", least=0)
         if self.domain not in ("pool", "pool+log"):
             raise InputError(f"no domain '{self.domain}'; there are pool and pool+log")
         if self.neighbours not in ("add-remove", "replace-one"):
@@ -275,5 +275,5 @@ def check_calibration(
         calibrate.check_scale(noise_scale)
         if threshold is None and delta is None:
             raise InputError("--noise-scale needs --threshold or --delta beside it")
-    if threshold is not None and not threshold >= 0:
-        raise InputError(f"the threshold must not be negative, not {threshold:g}")
+    if threshold is not None and not 0 <= threshold < inf:
+        raise InputError(f"the threshold must be a number that is not negative, not {threshold:g}")

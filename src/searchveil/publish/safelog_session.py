@@ -51,10 +51,9 @@ class SafeLogSession(Mechanism):
 
     def __post_init__(self) -> None:
         check_calibration(self.epsilon, self.delta, self.noise_scale, self.threshold)
-        calibrate.check_per_user(self.sessions_per_user, "sessions-per-user")
+        calibrate.check_whole(self.sessions_per_user, "sessions-per-user")
         safelog.check_queries_per_session(self.queries_per_session)
-        if self.clicks_per_user < 0:
-            raise InputError(f"clicks per user must not be negative, not {self.clicks_per_user}; 0 publishes no clicks")
+        calibrate.check_whole(self.clicks_per_user, "clicks-per-user", least=0)
         if not self.gap_minutes > 0:
             raise InputError(f"the session gap must be more than 0 minutes, not {self.gap_minutes:g}")
         if self.variant not in ("ours", "published"):

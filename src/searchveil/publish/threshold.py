@@ -70,10 +70,11 @@ def _how_many_pass(
 
 def _choose(far: ir.Table, columns: Sequence[str], passing: Mapping[int, int], source: Source) -> ir.Table:
     """A uniform choice of so many items of each true count, made in the engine by the order of a keyed hash."""
-    text = ibis.literal(source.key())
-    for column in columns:
-        text = text + ibis.literal("\x1f") + far[column]
-    eligible = far.filter(far["count"].isin(list(passing))).mutate(digest=text.hexdigest("sha256"))
+    key = ibis.literal(source.key())
+    # Each column by itself first: digests have one length, so no two items read alike when put together.
+    digests = [(key + far[column]).hexdigest("sha256") for column in columns]
+    digest = digests[0] if len(digests) == 1 else (key + sum(digests[1:], digests[0])).hexdigest("sha256")
+    eligible = far.filter(far["count"].isin(list(passing))).mutate(digest=digest)
     place = ibis.row_number().over(ibis.window(group_by="count", order_by=["digest", *columns]))
     placed = eligible.mutate(place=place)
     allowed = placed["count"].cases(*passing.items(), else_=0)

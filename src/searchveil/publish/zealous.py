@@ -41,7 +41,7 @@ class Zealous(Mechanism):
     def __post_init__(self) -> None:
         calibrate.check_epsilon(self.epsilon)
         calibrate.check_delta(self.delta)
-        calibrate.check_per_user(self.per_user)
+        calibrate.check_whole(self.per_user, "per-user")
         object.__setattr__(self, "item", item_named(self.item))
         if self.notion not in ("approximate", "probabilistic", "indistinguishable"):
             raise InputError(f"no notion '{self.notion}'; there are approximate, probabilistic and indistinguishable")
@@ -51,11 +51,11 @@ class Zealous(Mechanism):
             raise InputError(f"no neighbours '{self.neighbours}'; there are add-remove and replace-one")
         elif self.notion != "approximate" and self.neighbours != "replace-one":
             raise InputError(f"the {self.notion} notion is proved for replace-one; add --neighbours replace-one")
-        if self.users is not None and self.users < 1:
-            raise InputError(f"the number of users must be at least 1, not {self.users}")
-        if self.first_threshold is not None and self.first_threshold < 1:
-            raise InputError(f"the first threshold must be at least 1, not {self.first_threshold}")
-        if self.threshold is not None and self.threshold != int(self.threshold):
+        if self.users is not None:
+            calibrate.check_whole(self.users, "users")
+        if self.first_threshold is not None:
+            calibrate.check_whole(self.first_threshold, "first-threshold")
+        if self.threshold is not None and not float(self.threshold).is_integer():
             raise InputError(f"the threshold must be a whole number, not {self.threshold:g}")
         if self.notion == "indistinguishable" and self.first_threshold not in (None, 1):
             raise InputError("the indistinguishable notion has the first threshold 1; leave out --first-threshold")
@@ -120,7 +120,10 @@ class Zealous(Mechanism):
                 f"--users {self.users} claims {'more' if self.users > log.users else 'fewer'} users than the log's "
                 f"{there}; leave it out or make it {there}"
             )
-        return self.users if self.users is not None else int(there or 0)
+        users = self.users if self.users is not None else int(there or 0)
+        if users < 1:
+            raise InputError("the probabilistic notion needs at least one user, and there is none")
+        return users
 
     def check(self, log: SearchLog) -> None:
         item_named(self.item).check(log)
