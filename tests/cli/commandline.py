@@ -127,7 +127,7 @@ def crowd_log(folder: Path, *, users: int = 4, queries: int = 5, length: int = 8
 PLENTY = ("--epsilon", "100", "--delta", "1e-6")
 
 
-def new_ledger(folder: Path, epsilon: float = 1000, delta: float = 0.5) -> Path:
+def new_ledger(folder: Path, epsilon: float = 1e6, delta: float = 0.5) -> Path:
     return Ledger.open(folder / "account.sqlite", budget_epsilon=epsilon, budget_delta=delta).path
 
 

@@ -24,7 +24,7 @@ def test_the_example_in_the_help_runs(tmp_path: Path, command: str) -> None:
     example = example_of(tmp_path, command)
     assert " ".join(example).startswith(command)
     if command != "demo":
-        shutil.copy(demo_log(), tmp_path / "log.tsv")
+        shutil.copy(demo_log(60), tmp_path / "log.tsv")
     new_ledger(tmp_path)
     assert succeed(tmp_path, *example).out != ""
 

@@ -17,7 +17,7 @@ from searchveil.publish.korolova import Korolova
 from searchveil.publish.mechanism import Mechanism, silent
 from searchveil.publish.zealous import Zealous
 
-USERS, SEED, RELEASES = 3000, 1, 200
+USERS, SEED, RELEASES = 2000, 1, 200
 
 # An ε so large that much is published and the threshold is near: what is planted has to be kept in by the threshold.
 EPSILON, DELTA = 10.0, 1e-6
