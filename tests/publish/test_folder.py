@@ -270,7 +270,7 @@ def test_lists_become_json_in_text(tmp_path: Path, format: str) -> None:
 
 
 def test_an_unknown_format_is_named(tmp_path: Path) -> None:
-    with pytest.raises(InputError, match="no format 'xlsx'; there are parquet, csv, tsv"):
+    with pytest.raises(InputError, match="no table format 'xlsx'; there are parquet, csv, tsv"):
         write_folder(release(), tmp_path / "out", "xlsx")
 
 

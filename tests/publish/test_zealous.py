@@ -188,15 +188,15 @@ def test_a_higher_threshold_than_needed_is_taken_and_a_lower_one_refused() -> No
         ({"epsilon": float("inf")}, "epsilon must be a positive number, not inf"),
         ({"delta": 0}, "delta must lie between 0 and 1, not 0"),
         ({"delta": 1}, "delta must lie between 0 and 1, not 1"),
-        ({"per_user": 0}, "at least one item, not 0"),
+        ({"per_user": 0}, "--per-user must be a whole number of at least 1, not 0"),
         ({"item": "ngram"}, "no item 'ngram'"),
         ({"notion": "vague"}, "no notion 'vague'"),
         ({"neighbours": "swap"}, "no neighbours 'swap'"),
         ({"notion": "probabilistic", "neighbours": "add-remove"}, "proved for replace-one"),
         ({"notion": "indistinguishable", "neighbours": "add-remove"}, "proved for replace-one"),
         ({"notion": "indistinguishable", "first_threshold": 2}, "has the first threshold 1"),
-        ({"first_threshold": 0}, "first threshold must be at least 1, not 0"),
-        ({"users": 0}, "number of users must be at least 1, not 0"),
+        ({"first_threshold": 0}, "--first-threshold must be a whole number of at least 1, not 0"),
+        ({"users": 0}, "--users must be a whole number of at least 1, not 0"),
     ],
 )
 def test_a_wrong_parameter_is_refused_in_one_line_that_echoes_it(wrong: dict[str, Any], message: str) -> None:

@@ -1,32 +1,60 @@
 """How do people ask? Thin: parses, calls, prints; no logic."""
 
+import os
 import sys
+from contextlib import suppress
 from typing import NoReturn
+
+INTERRUPTED = 130
 
 
 def main() -> NoReturn:
     """The command `searchveil`: exit 0 done, 2 the input or a parameter is wrong, 3 the budget refuses."""
+    _prepare_streams()
     from searchveil.cli.app import app
     from searchveil.errors import SearchveilError
 
     try:
-        sys.exit(app(standalone_mode=False) or 0)
+        code = app(standalone_mode=False) or 0
+        sys.stdout.flush()  # here, where a reader who has gone or a full disk can still be told apart from success
     except SearchveilError as refusal:
         _stop(str(refusal), refusal.exit_code)
     except KeyboardInterrupt:
-        _stop("stopped by the keyboard; nothing was published", 130)
+        code = INTERRUPTED
     except BrokenPipeError:
         # Whoever reads our output has gone (`… | head`): not an error of ours, and nothing more can be said there.
-        sys.stderr.close()
+        _leave_stdout()
         sys.exit(1)
     except OSError as problem:
-        _stop(f"{problem.filename or 'the system'}: {problem.strerror or problem}", 2)
+        _leave_stdout()
+        _stop(f"{problem.filename or 'the output'}: {problem.strerror or problem}", 2)
     except Exception as problem:
         if hasattr(problem, "format_message"):  # the command line itself is wrong
             _stop(f"{problem.format_message()} Try 'searchveil --help'.", 2)
-        if type(problem).__module__.split(".")[0] not in ("duckdb", "_duckdb"):
+        if str(problem) == "Query interrupted":  # how DuckDB passes Ctrl-C on
+            code = INTERRUPTED
+        elif type(problem).__module__.split(".")[0] in ("duckdb", "_duckdb"):
+            _stop(f"the engine gave up: {str(problem).splitlines()[0]}", 2)
+        else:
             raise
-        _stop(f"the engine gave up: {str(problem).splitlines()[0]}", 2)
+    if code == INTERRUPTED:
+        _stop("stopped by the keyboard; nothing was published", INTERRUPTED)
+    sys.exit(code)
+
+
+def _prepare_streams() -> None:
+    """Whatever the terminal is, a Greek letter or a closed stream must not be what stops a release."""
+    for name in ("stdout", "stderr"):
+        if getattr(sys, name) is None:
+            setattr(sys, name, open(os.devnull, "w"))  # noqa: SIM115 (lives as long as the process)
+        with suppress(AttributeError):  # a stand-in without the method
+            getattr(sys, name).reconfigure(errors="backslashreplace")
+
+
+def _leave_stdout() -> None:
+    """What is still buffered for it goes nowhere, instead of failing once more at exit."""
+    with suppress(OSError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _stop(message: str, code: int) -> NoReturn:

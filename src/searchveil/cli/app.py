@@ -33,7 +33,7 @@ def _example(line: str) -> str:
     return f"Example: `{line}`"
 
 
-@app.command(epilog=_example("searchveil demo --users 2000 --seed 1 --out log.tsv"))
+@app.command(epilog=_example("searchveil demo --users 20000 --seed 1 --out log.tsv"))
 def demo(
     out: Annotated[str, typer.Option(help="log.tsv, log.tsv.gz or log.parquet.")],
     users: Annotated[int, typer.Option(help="How many users.")] = 2000,
@@ -71,10 +71,10 @@ def inspect(log: LogPaths, reading: LogOptions, json: Json = False) -> None:
         step("counting")
         summary = summarize(opened).to_json()
         opened.engine.close()
+    show.problems(opened)
     if json:
         show.print_json(summary)
         return
-    show.problems(opened)
     print(f"{opened.source} (figures of the private log, covered by no guarantee)")
     told_already = ("source", "problems", "warning")
     show.rows({name.replace("_", " "): value for name, value in summary.items() if name not in told_already})
@@ -93,12 +93,15 @@ def plan(
 ) -> None:
     """Say what a release would guarantee and publish. Touches no budget and publishes nothing."""
     from searchveil.cli import show
+    from searchveil.privacy.calibrate import check_whole
 
     if log and how.users is not None:
         raise InputError("give a log or --users, not both")
     assumption, users = how.assumption, how.users
     if assumption is not None and how.method != "zealous":
         raise InputError(f"--assume predicts what zealous publishes; it does not know {how.method}")
+    if users is not None:
+        check_whole(users, "users")
     how.users = None  # here it stands for a log
     mechanism = how.build(assumption)
     if log:
@@ -163,10 +166,10 @@ def release(
         step("writing the folder")
         folder = made.write(out, format=table)
         opened.engine.close()
+    show.problems(opened)
     if json:
         show.print_json(made.plan.to_json() | {"rows": made.table.num_rows, "out": str(folder)})
         return
-    show.problems(opened)
     show.plan(made.plan)
     print(f"{made.table.num_rows:,} rows in {folder} (start with its README.md)")
 

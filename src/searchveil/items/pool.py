@@ -56,8 +56,11 @@ class QueryPool:
         name = source.name.removesuffix(".gz")
         if name.endswith(".parquet"):
             scan = f"select query from read_parquet({_quoted(source)})"
-        elif name.endswith((".csv", ".tsv")):
-            scan = f"select query from read_csv({_quoted(source)}, all_varchar = true)"
+        elif name.endswith(".csv"):
+            scan = f"select query from read_csv({_quoted(source)}, all_varchar = true, header = true, delim = ',')"
+        elif name.endswith(".tsv"):
+            as_it_is = "delim = '\t', quote = '', escape = ''"
+            scan = f"select query from read_csv({_quoted(source)}, all_varchar = true, header = true, {as_it_is})"
         else:
             one_column = "columns = {'query': 'VARCHAR'}, delim = '\x01', quote = '', escape = '', header = false"
             scan = f"select query from read_csv({_quoted(source)}, {one_column})"
@@ -81,7 +84,7 @@ class QueryPool:
         if size < 1:
             raise InputError(f"a pool needs at least one query, not {size}; try --size 100000")
         ngrams = list(_noun_like(Path(source)))
-        if not ngrams:
+        if not any(frequency for frequency, _ in ngrams):
             raise InputError(f"{source} has no n-gram that ends like a noun; each line is a number, then the words")
         texts, weights = [text for _, text in ngrams], list(accumulate(frequency for frequency, _ in ngrams))
         draw = random.Random(seed)  # public randomness about public texts: nothing here protects anyone
@@ -97,6 +100,7 @@ class QueryPool:
 
     @classmethod
     def open(cls, path: str | Path) -> "QueryPool":
+        import pyarrow as pa
         import pyarrow.parquet as pq
 
         path = Path(path)
@@ -104,7 +108,7 @@ class QueryPool:
             raise InputError(f"there is no pool {path}; make one with: searchveil pool --queries FILE --out {path}")
         try:
             columns = pq.read_schema(path).names
-        except OSError as problem:
+        except (OSError, pa.ArrowInvalid) as problem:
             raise InputError(
                 f"{path} is not a pool; make one with: searchveil pool --queries {path} --out P"
             ) from problem
@@ -125,9 +129,7 @@ class QueryPool:
             for name, table in tables.items():
                 engine.register(name, table)
             partial = out.with_name(f".{out.name}.partial")
-            distinct = (
-                f"select distinct query from ({select}) where query is not null and trim(query) <> '' order by query"
-            )
+            distinct = f"select distinct query from ({select}) where regexp_matches(query, '[^\\s]') order by query"
             try:
                 engine.execute(f"copy ({distinct}) to {_quoted(partial)} (format parquet, compression zstd)")
             except duckdb.Error as problem:

@@ -8,7 +8,7 @@ from searchveil.engine import Engine
 from searchveil.engine.histogram import first_of_each_user
 from searchveil.log.sessions import GAP_MINUTES, number_sessions
 
-SEPARATOR = "\x1f"  # the unit separator, which no normalised query contains
+SEPARATOR = "\x1f"  # the unit separator, which no normalised query contains; others lose it
 
 
 def first_sessions(
@@ -57,7 +57,8 @@ def subsequences(sessions: ir.Table, queries_per_session: int, engine: Engine) -
     chosen = chosen.filter(chosen["reach"] <= chosen["length"])
     text = ibis.literal("")
     for i in places:
-        text = text + ibis.ifelse(chosen[f"takes{i}"] == 1, ibis.literal(SEPARATOR) + chosen[f"q{i}"], "")
+        query = chosen[f"q{i}"].replace(SEPARATOR, " ")
+        text = text + ibis.ifelse(chosen[f"takes{i}"] == 1, ibis.literal(SEPARATOR) + query, "")
     return chosen.select("user", session=text)
 
 

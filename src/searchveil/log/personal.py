@@ -10,6 +10,7 @@ from typing import Any
 import ibis
 import ibis.expr.types as ir
 
+from searchveil.engine import Engine
 from searchveil.errors import InputError
 
 # Written for the regular expressions that Python, DuckDB (RE2) and Spark (Java) share.
@@ -20,12 +21,23 @@ CARD = r"[0-9]([ -]?[0-9]){12,18}"
 WORTH_A_LOOK = "@| at |[0-9]"  # what all of these contain; few queries do
 
 
-def looks_personal(text: ir.StringValue, patterns: Sequence[str] = ()) -> ir.BooleanValue:
-    """Whether a text matches one of the patterns, ours or the caller's own."""
+def without_personal(rows: ir.Table, *, ours: bool, own: Sequence[str] = ()) -> ir.Table:
+    """The rows whose query matches none of our patterns, if they are wanted, and none of the caller's own.
+
+    `rows` should be staged: an engine would work out a normal form anew for every pattern it looks for.
+    """
+    if ours:
+        rows = rows.filter(~looks_personal(rows["query"]))
+    for pattern in own:
+        rows = rows.filter(~rows["query"].re_search(_in_any_case(pattern)))
+    return rows
+
+
+def looks_personal(text: ir.StringValue) -> ir.BooleanValue:
+    """Whether a text matches one of our patterns."""
     any_pattern = "|".join(f"({pattern})" for pattern in (EMAIL, PHONE, SSN))
     found = text.re_search(any_pattern) | ibis.ifelse(text.re_search(CARD), _has_card_number(text), False)
-    found = ibis.ifelse(text.re_search(WORTH_A_LOOK), found, False)
-    return found | text.re_search("|".join(f"({pattern})" for pattern in patterns)) if patterns else found
+    return ibis.ifelse(text.re_search(WORTH_A_LOOK), found, False)
 
 
 def has_card_number(text: str) -> bool:
@@ -46,6 +58,21 @@ def _has_card_number(texts: Any) -> Any:
     import pyarrow as pa
 
     return pa.array([None if text is None else has_card_number(text) for text in texts.to_pylist()], pa.bool_())
+
+
+def check_patterns_on(engine: Engine, patterns: Sequence[str]) -> None:
+    """Whether the engine knows them too: some regular expressions of Python are no others'."""
+    for pattern in patterns:
+        try:
+            engine.value(ibis.literal("a query").re_search(_in_any_case(pattern)))
+        except Exception as problem:
+            reason = str(problem).splitlines()[0]
+            raise InputError(f"the pattern {pattern!r} is not one that {engine.name} knows: {reason}") from problem
+
+
+def _in_any_case(pattern: str) -> str:
+    """Queries are in lower case by the time they are looked at; a pattern need not be."""
+    return f"(?i:{pattern})"
 
 
 def check_patterns(patterns: Sequence[str]) -> None:

@@ -49,10 +49,10 @@ def scale_for(epsilon: float, changes: int) -> float:
     ε is taken both as the float it is and as the decimal it prints as, which is what a ledger adds up.
     """
     scale = changes / epsilon
+    check_scale(scale)
     smallest = min(Fraction(epsilon), Fraction(repr(float(epsilon))))
     while Fraction(scale) * smallest < changes:
         scale = nextafter(scale, inf)
-    check_scale(scale)
     return scale
 
 
@@ -249,6 +249,9 @@ def occurrences_threshold(scale: float, delta: float, per_user: int) -> int:
 # --- What to expect, from public knowledge ---
 
 
+MOST_ASSUMED = 100_000_000  # more items than any log has, and few enough to add up
+
+
 @dataclass(frozen=True)
 class Assumption:
     """A public guess at how items are shared: the k-th most common is searched in proportion to k^-exponent.
@@ -263,8 +266,8 @@ class Assumption:
 
     def __post_init__(self) -> None:
         for name, value in (("users", self.users), ("items", self.items), ("held", self.held)):
-            if value < 1:
-                raise InputError(f"the assumption's {name} must be at least 1, not {value}")
+            if not 1 <= value <= MOST_ASSUMED:
+                raise InputError(f"the assumption's {name} must lie between 1 and {MOST_ASSUMED:,}, not {value}")
         if not 0 < self.exponent <= 10:
             raise InputError(
                 f"the assumption's exponent must lie between 0 and 10, not {self.exponent:g}; try exponent=1"

@@ -14,7 +14,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from math import inf, isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from searchveil.errors import BudgetRefused, InputError
 from searchveil.privacy.composition import Cost, at_least, basic, decimal, optimal
@@ -165,6 +165,8 @@ class Ledger:
         """
         path = Path(path)
         _check_budget(budget_epsilon, budget_delta)
+        _check_word("--budget-neighbours", neighbours, get_args(Neighbours))
+        _check_word("--budget-composition", composition, get_args(Composition))
         if not path.parent.is_dir():
             raise InputError(f"ledger {path}: there is no folder {path.parent}; make it or name another --ledger file")
         empty = path.is_file() and path.stat().st_size == 0  # left by a process that died before its first commit
@@ -223,9 +225,10 @@ class Ledger:
         if not (guarantee.is_private and 0 <= guarantee.epsilon < inf and guarantee.delta >= 0):
             raise BudgetRefused("budget refused: a release without differential privacy has no finite cost")
         if guarantee.neighbours == "replace-one" and self.neighbours == "add-remove":
+            notion = "" if guarantee.notion == "approximate" else "--notion approximate "
             raise InputError(
-                f"ledger {self.path} counts add-remove, which a replace-one promise does not imply: add "
-                "--neighbours add-remove to the release, or open another ledger with --budget-neighbours replace-one"
+                f"ledger {self.path} counts add-remove, which a replace-one promise does not imply: release with "
+                f"{notion}--neighbours add-remove, or open another ledger with --budget-neighbours replace-one"
             )
         # The notion changes first: group privacy, which converts the neighbours, is about differential privacy itself.
         counted = replace(guarantee, notion="approximate").under(self.neighbours)
@@ -356,6 +359,11 @@ def _account(file: sqlite3.Connection, path: Path) -> tuple[float, float, Neighb
         return float(epsilon), float(delta), neighbours, composition
     except (TypeError, ValueError) as error:
         raise sqlite3.DatabaseError("malformed budget") from error
+
+
+def _check_word(option: str, word: str | None, known: tuple[str, ...]) -> None:
+    if word is not None and word not in known:
+        raise InputError(f"{option} {word}: there are {' and '.join(known)}")
 
 
 def _check_budget(epsilon: float | None, delta: float | None) -> None:

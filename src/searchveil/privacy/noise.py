@@ -240,7 +240,7 @@ def binomial(n: int, probability: Bounds, source: Source) -> int:
 
     Each event compares the bits of a uniform number with those of the probability and is decided at the first bit that
     differs; of the undecided, half are expected to be decided by the next bit, and their number is all that matters.
-    The probability must not be a finite binary fraction, unless its bounds are exact (those of our noise never are one).
+    The probability must not be a finite binary fraction unless its bounds are exact; those of our noise never are one.
     """
     happened, undecided, position = 0, n, 0
     digits, known, bits = 0, 0, 64  # the leading binary digits of the probability that its bounds agree on

@@ -3,7 +3,7 @@
 docs/errata.md says where they do not hold. Our own guarantees come from `calibrate`.
 """
 
-from math import exp, log
+from math import exp, inf, log
 
 from searchveil.errors import InputError
 from searchveil.privacy import calibrate
@@ -13,7 +13,11 @@ MOST_QUERIES_PER_SESSION = 12
 
 def alpha(scale: float, threshold: float, coverage: float = 1.0) -> float:
     """α of Theorem 1; `coverage` is p_g, the probability that the pool contains a query."""
-    return max(exp(1 / scale) / coverage, 1 + 1 / (2 * exp((threshold - 1) / scale) - 1))
+    exponent = (threshold - 1) / scale
+    if exponent > 700:  # e^700 is beyond floating point, and its reciprocal is nothing
+        return exp(1 / scale) / coverage
+    rest = 2 * exp(exponent) - 1
+    return max(exp(1 / scale) / coverage, 1 + 1 / rest) if rest > 0 else inf
 
 
 def click_epsilon(queries: int, clicks: int, scale: float, threshold: float, coverage: float = 1.0) -> float:
@@ -42,7 +46,8 @@ def session_epsilon(changes: int, scale: float, threshold: float) -> float:
 
 
 def session_delta(changes: int, scale: float, threshold: float) -> float:
-    return changes / 2 * exp((changes - threshold) / scale)
+    exponent = (changes - threshold) / scale
+    return changes / 2 * exp(exponent) if exponent < 700 else inf
 
 
 def check_queries_per_session(queries: int) -> None:

@@ -151,7 +151,8 @@ class Korolova(Mechanism):
     def _clicks(self, log: SearchLog, queries: pa.Table, scale: float, source: Source) -> pa.Table:
         """A noisy count for every candidate url of every published query; candidates no user clicked get noise too."""
         assert self.candidates is not None
-        public = normalize_query(log.engine.load(self.candidates.select(["query", "url"])), log.normalization)
+        texts = self.candidates.select(["query", "url"]).cast(pa.schema({"query": pa.string(), "url": pa.string()}))
+        public = normalize_query(log.engine.load(texts), log.normalization)
         eligible = log.engine.stage(public.distinct().semi_join(log.engine.load(queries), "query"))
         clicked = log.table.filter(log.table["url"].notnull()).select("user", "query", "url", "time")
         clicks = normalize_query(clicked, log.normalization).distinct()

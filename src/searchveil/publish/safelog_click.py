@@ -14,7 +14,7 @@ from searchveil.errors import InputError
 from searchveil.items.item import normalize_query
 from searchveil.items.pool import QueryPool, counts_with_pool
 from searchveil.log import SearchLog
-from searchveil.log.personal import check_patterns, looks_personal
+from searchveil.log.personal import check_patterns, check_patterns_on, without_personal
 from searchveil.log.sessions import number_sessions, submissions
 from searchveil.privacy import calibrate, safelog
 from searchveil.privacy.guarantee import Guarantee, Neighbours
@@ -195,6 +195,7 @@ class SafeLogClick(Mechanism):
             log.require("url", why="counting clicks (or add --clicks-per-user 0)")
         if self.domain == "pool" and self.pool is None:
             raise InputError("the domain pool needs a pool; make one with searchveil pool, then add --pool FILE")
+        check_patterns_on(log.engine, self.patterns)
 
     def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Mapping[str, pa.Table]:
         engine, noise = log.engine, DiscreteLaplace(plan.parameters["noise_scale"])
@@ -231,15 +232,18 @@ class SafeLogClick(Mechanism):
                     counts, columns, threshold=threshold, noise=noise, engine=engine, source=source
                 )
             else:
-                public = normalize_query(engine.load(candidates.select(columns)), log.normalization).distinct()
+                texts = candidates.select(columns).cast(pa.schema(dict.fromkeys(columns, pa.string())))
+                public = normalize_query(engine.load(texts), log.normalization)
+                if part.name == "transitions":
+                    public = public.mutate(next=log.normalization.apply(public["next"]))
+                public = public.distinct()
                 eligible = engine.stage(public.semi_join(published, "query"))
                 tables[part.name] = noisy_candidates(counts, eligible, noise=noise, engine=engine, source=source)
         return tables
 
     def _without_sensitive(self, rows: ir.Table) -> ir.Table:
         """Drop rows that look personal, which is free, and queries that are rare, which is not (`unprotected`)."""
-        if not self.personal:
-            rows = rows.filter(~looks_personal(rows["query"], self.patterns))
+        rows = without_personal(rows, ours=not self.personal, own=self.patterns)
         if self.at_least:
             frequency = rows.group_by("query").agg(times=rows.count())
             rows = rows.semi_join(frequency.filter(frequency["times"] >= self.at_least), "query")
@@ -247,8 +251,9 @@ class SafeLogClick(Mechanism):
 
     def _first_clicks(self, log: SearchLog, published: ir.Table) -> ir.Table:
         """The first clicks of each user on results of published queries."""
-        clicked = log.table.filter(log.table["url"].notnull() & log.table["time"].notnull())
-        clicks = normalize_query(clicked.select("user", "query", "url", "time"), log.normalization).distinct()
+        clicked = log.table.filter((log.table["url"] != "") & log.table["time"].notnull())
+        normal = normalize_query(clicked.select("user", "query", "url", "time"), log.normalization).distinct()
+        clicks = without_personal(log.engine.stage(normal), ours=not self.personal, own=self.patterns)
         return first_of_each_user(clicks.semi_join(published, "query"), ["time", "query", "url"], self.clicks_per_user)
 
 

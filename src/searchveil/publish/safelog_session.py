@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
-from math import ceil, floor
+from math import ceil, floor, inf
 from typing import Any, ClassVar, Literal
 
 import ibis
@@ -15,7 +15,7 @@ from searchveil.items.item import normalize_query
 from searchveil.items.session import as_lists, first_sessions, subsequences
 from searchveil.log import SearchLog
 from searchveil.log.early import on_early_rows
-from searchveil.log.personal import check_patterns, looks_personal
+from searchveil.log.personal import check_patterns, check_patterns_on, without_personal
 from searchveil.log.sessions import GAP_MINUTES, submissions
 from searchveil.privacy import calibrate, safelog
 from searchveil.privacy.guarantee import Guarantee, Neighbours
@@ -54,7 +54,7 @@ class SafeLogSession(Mechanism):
         calibrate.check_whole(self.sessions_per_user, "sessions-per-user")
         safelog.check_queries_per_session(self.queries_per_session)
         calibrate.check_whole(self.clicks_per_user, "clicks-per-user", least=0)
-        if not self.gap_minutes > 0:
+        if not 0 < self.gap_minutes < inf:
             raise InputError(f"the session gap must be more than 0 minutes, not {self.gap_minutes:g}")
         if self.variant not in ("ours", "published"):
             raise InputError(f"no variant '{self.variant}'; there are ours and published")
@@ -134,6 +134,7 @@ class SafeLogSession(Mechanism):
         log.require("time", why="telling sessions apart")
         if self.clicks_per_user:
             log.require("url", why="counting clicks (or add --clicks-per-user 0)")
+        check_patterns_on(log.engine, self.patterns)
 
     def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Mapping[str, pa.Table]:
         engine, noise = log.engine, DiscreteLaplace(plan.parameters["noise_scale"])
@@ -153,7 +154,7 @@ class SafeLogSession(Mechanism):
         tables = {"data": as_lists(published)}
         if self.clicks_per_user:
             progress("adding noise to the clicks")
-            clicked = replace(log, table=log.table.filter(log.table["url"].notnull()))
+            clicked = replace(log, table=log.table.filter(log.table["url"] != ""))  # nor is it missing then
             first = on_early_rows(
                 clicked, self._first_clicks, needed=self.clicks_per_user, look_at=2 * self.clicks_per_user
             )
@@ -171,7 +172,7 @@ class SafeLogSession(Mechanism):
         return tables
 
     def _first_sessions(self, log: SearchLog) -> ir.Table:
-        sent = self._not_personal(log.engine.stage(submissions(log)))
+        sent = without_personal(log.engine.stage(submissions(log)), ours=not self.personal, own=self.patterns)
         sent = sent.filter(sent["query"] != "")
         return first_sessions(
             sent, self.sessions_per_user, self.queries_per_session, log.engine, gap_minutes=self.gap_minutes
@@ -180,10 +181,6 @@ class SafeLogSession(Mechanism):
     def _first_clicks(self, clicked: SearchLog) -> ir.Table:
         rows = clicked.table.filter(clicked.table["time"].notnull()).select("user", "query", "url", "time")
         normal = clicked.engine.stage(normalize_query(rows, clicked.normalization).distinct())
-        clicks = self._not_personal(normal)
+        clicks = without_personal(normal, ours=not self.personal, own=self.patterns)
         first = first_of_each_user(clicks, ["time", "query", "url"], self.clicks_per_user)
         return first.mutate(settled=ibis.literal(True))  # all earlier clicks are among these rows
-
-    def _not_personal(self, rows: ir.Table) -> ir.Table:
-        """`rows` should be staged: an engine would work out the normal form anew for every pattern it looks for."""
-        return rows if self.personal else rows.filter(~looks_personal(rows["query"], self.patterns))

@@ -63,7 +63,7 @@ class Zealous(Mechanism):
     def plan(self, log: SearchLog | int | None = None) -> Plan:
         assert self.neighbours is not None
         scale = calibrate.scale_for(self.epsilon, calibrate.changed_counts(self.per_user, self.neighbours))
-        users = self._public_users(log) if self.notion == "probabilistic" else None
+        users = self._public_users(log) if self.notion == "probabilistic" or self.users is not None else None
         first, smallest = self._thresholds(scale, users)
         if self.threshold is not None and self.threshold < smallest:
             raise InputError(
@@ -80,7 +80,9 @@ class Zealous(Mechanism):
             parameters["users"] = users
         public = [AT_LEAST_TWO_USERS]
         if users is not None:
-            public += [f"that the log has {users} users", "the seed by which users' items are chosen (published)"]
+            public.append(f"that the log has {users} users")
+        if self.notion == "probabilistic":
+            public.append("the seed by which users' items are chosen (published)")
         guarantee = Guarantee(
             notion=self.notion,
             epsilon=self.epsilon,
@@ -111,7 +113,10 @@ class Zealous(Mechanism):
         return self.first_threshold, second
 
     def _public_users(self, log: SearchLog | int | None) -> int:
-        """The number of users. Replace-one neighbours share it, so comparing it with the log reveals nothing."""
+        """The number of users, which is public where it is used: replace-one neighbours share it anyway.
+
+        A claim that the log contradicts is refused, whichever notion is asked for.
+        """
         there = log.users if isinstance(log, SearchLog) else log
         if self.users is None and there is None:
             raise InputError("the probabilistic notion needs the public number of users; add --users N or a log")

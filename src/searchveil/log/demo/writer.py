@@ -45,8 +45,8 @@ def write_demo(
     path = Path(out)
     if users < 1:
         raise InputError(f"users must be at least 1, not {users}")
-    if seed < 0:
-        raise InputError(f"seed must not be negative, but is {seed}")
+    if not 0 <= seed < 2**63:
+        raise InputError(f"seed must not be negative nor reach 2^63, but is {seed}")
     sink = _sink_for(path)
     if not path.parent.is_dir():
         raise InputError(f"cannot write {path}: there is no folder {path.parent}")

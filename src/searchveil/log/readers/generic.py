@@ -111,7 +111,10 @@ def _by_columns(
         if not lines:
             raise InputError(f"{source.path}: is empty")
         quoting: Any = csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE
-        first = next(csv.reader(lines, delimiter=delimiter, quotechar=quote or None, quoting=quoting))
+        try:
+            first = next(csv.reader(lines, delimiter=delimiter, quotechar=quote or None, quoting=quoting))
+        except csv.Error as problem:
+            raise InputError(f"{source.path}: its first line is no line of a table ({problem})") from problem
         names = tuple(first) if has_header else tuple(str(i) for i in range(1, len(first) + 1))
         repeated = next((name for name in names if names.count(name) > 1), None)
         if repeated is not None:

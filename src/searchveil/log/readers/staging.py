@@ -209,6 +209,8 @@ def stage(shop: Workshop, *parts: Part) -> Staged:
     try:
         shop.run(f"create temp table {table} as {selects}")
     except Exception as problem:
+        if str(problem) == "Query interrupted":  # Ctrl-C, not a bad file
+            raise
         first_line = str(problem).split("\n")[0]
         named = ", ".join(file.source.shown for _, scan in scans for file in scan.files)
         raise InputError(f"{named}: cannot be parsed ({first_line})") from problem
