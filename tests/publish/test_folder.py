@@ -229,8 +229,8 @@ def test_croissant_is_valid_and_leads_to_the_data(tmp_path: Path, format: str, m
     record = json.loads((out / "croissant.json").read_text())
     assert isinstance(record["@context"], dict), "written out, not a link"
     assert record["conformsTo"][0] == "http://mlcommons.org/croissant/1.1"
-    required = "description license name url creator datePublished distribution".split()  # noqa: SIM905
-    rai = "personalSensitiveInformation dataLimitations dataManipulationProtocol".split()  # noqa: SIM905
+    required = "description license name url creator datePublished distribution".split()
+    rai = "personalSensitiveInformation dataLimitations dataManipulationProtocol".split()
     assert {*required, *(f"rai:{field}" for field in rai)} <= set(record)
     urls = record["recordSet"][1]["field"][1]
     assert urls.get("isArray", False) == (format == "parquet"), "a list is a list in Parquet and JSON in text"

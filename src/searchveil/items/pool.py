@@ -72,6 +72,8 @@ class QueryPool:
         data = next(iter(sorted(Path(folder).glob("data.*"))), None)
         if data is None:
             raise InputError(f"{folder} is no release folder: it has no data file")
+        if data.suffix == ".tsv":  # whose escapes a list of queries does not have
+            raise InputError(f"{data} is a release as TSV; release with --table parquet or csv to make a pool of it")
         return cls.from_file(data, out)
 
     @classmethod

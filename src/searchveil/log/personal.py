@@ -14,7 +14,7 @@ from searchveil.engine import Engine
 from searchveil.errors import InputError
 
 # Written for the regular expressions that Python, DuckDB (RE2) and Spark (Java) share.
-EMAIL = r"[a-zA-Z0-9._%+-]+(@| at )[a-zA-Z0-9-]+(\.| dot )[a-zA-Z]{2,}"
+EMAIL = r"[a-zA-Z0-9._%+-]+(@| at )([a-zA-Z0-9-]+(\.| dot ))+[a-zA-Z]{2,}"
 PHONE = r"(^|[^0-9])(\+?[0-9]{1,3}[ .-]?)?(\([0-9]{3}\)|[0-9]{3})[ .-]?[0-9]{3}[ .-]?[0-9]{4}($|[^0-9])"
 SSN = r"(^|[^0-9])[0-9]{3}[ -]?[0-9]{2}[ -]?[0-9]{4}($|[^0-9])"
 CARD = r"[0-9]([ -]?[0-9]){12,18}"
@@ -22,28 +22,35 @@ WORTH_A_LOOK = "@| at |[0-9]"  # what all of these contain; few queries do
 
 
 def without_personal(rows: ir.Table, *, ours: bool, own: Sequence[str] = ()) -> ir.Table:
-    """The rows whose query matches none of our patterns, if they are wanted, and none of the caller's own.
+    """The rows whose query does not look personal.
 
     `rows` should be staged: an engine would work out a normal form anew for every pattern it looks for.
     """
+    return rows.filter(~looks_personal(rows["query"], ours=ours, own=own))
+
+
+def looks_personal(text: ir.StringValue, *, ours: bool = True, own: Sequence[str] = ()) -> ir.BooleanValue:
+    """Whether a text matches one of our patterns, if they are wanted, or one of the caller's own."""
+    found = ibis.literal(False)
     if ours:
-        rows = rows.filter(~looks_personal(rows["query"]))
+        matches = text.re_search("|".join(f"({pattern})" for pattern in (EMAIL, PHONE, SSN)))
+        has_card = ibis.ifelse(text.re_search(CARD), _has_card_number(text), False)
+        found = ibis.ifelse(text.re_search(WORTH_A_LOOK), matches | has_card, False)
     for pattern in own:
-        rows = rows.filter(~rows["query"].re_search(_in_any_case(pattern)))
-    return rows
-
-
-def looks_personal(text: ir.StringValue) -> ir.BooleanValue:
-    """Whether a text matches one of our patterns."""
-    any_pattern = "|".join(f"({pattern})" for pattern in (EMAIL, PHONE, SSN))
-    found = text.re_search(any_pattern) | ibis.ifelse(text.re_search(CARD), _has_card_number(text), False)
-    return ibis.ifelse(text.re_search(WORTH_A_LOOK), found, False)
+        found = found | text.re_search(_in_any_case(pattern))
+    return found
 
 
 def has_card_number(text: str) -> bool:
-    """Whether some run of digits, as long as a card number, ends in the right check digit (Luhn)."""
-    runs = (re.sub("[^0-9]", "", match.group()) for match in re.finditer(CARD, text))
-    return any(_check_digit_fits(run) for run in runs)
+    """Whether groups of digits in a row make up a number as long as a card's with the right check digit (Luhn)."""
+    for run in re.findall("[0-9]+(?:[ -][0-9]+)*", text):
+        groups = re.split("[ -]", run)
+        for first in range(len(groups)):
+            for last in range(first + 1, len(groups) + 1):
+                digits = "".join(groups[first:last])
+                if 13 <= len(digits) <= 19 and _check_digit_fits(digits):
+                    return True
+    return False
 
 
 def _check_digit_fits(digits: str) -> bool:
