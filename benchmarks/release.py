@@ -12,14 +12,16 @@ import shutil
 import tempfile
 from pathlib import Path
 
+import duckdb
 from measure import Run, alone, demo_log, report
+
+import searchveil as sv
+from searchveil.publish.folder import write_folder
 
 HERE = Path(__file__)
 
 
 def count_plainly(path: str) -> int:
-    import duckdb
-
     scan = f"'{path}'" if path.endswith(".parquet") else f"read_csv('{path}', delim='\t', quote='', escape='')"
     user, query = ("user", "query") if path.endswith(".parquet") else ("AnonID", "Query")
     engine = duckdb.connect()
@@ -32,8 +34,6 @@ def count_plainly(path: str) -> int:
 
 
 def release(path: str) -> int:
-    import searchveil as sv
-
     out = Path(tempfile.mkdtemp()) / "release"
     try:
         made = sv.Zealous(epsilon=1, delta=1e-6, item="query", per_user=5).release(sv.read_log(path))
@@ -52,6 +52,7 @@ def main() -> None:
     parser.add_argument("--log", help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.only:
+        _ = (sv.read_log, sv.Zealous, write_folder)  # loaded before the clock starts, as DuckDB is
         report(lambda: {"count": count_plainly, "release": release}[given.only](given.log))
         return
 

@@ -2,7 +2,7 @@
 
 import ibis.expr.types as ir
 
-from searchveil.items.item import Item, normalize_query
+from searchveil.items.item import Item, normal_query
 from searchveil.log import SearchLog
 
 
@@ -11,4 +11,4 @@ def rows(log: SearchLog) -> ir.Table:
     return clicked.filter(clicked["url"].notnull() & (clicked["url"] != ""))
 
 
-CLICK = Item("click", ("query", "url"), rows, needs=("url",), finish=normalize_query)
+CLICK = Item("click", ("query", "url"), rows, needs=("url",), finish=normal_query)

@@ -37,10 +37,21 @@ class Item:
 
     def of(self, log: SearchLog) -> ir.Table:
         """Every user's different items: the (user, item) table."""
-        return self.finish(self.rows(log), log.normalization).distinct()
+        return self.not_blank(self.finish(self.rows(log), log.normalization).distinct())
+
+    def not_blank(self, table: ir.Table) -> ir.Table:
+        """Without what normalising left nothing of. Cheap on a staged table; before, it would normalise twice."""
+        for column in self.columns:
+            table = table.filter(table[column] != "")
+        return table
+
+
+def normal_query(rows: ir.Table, normalization: Normalization) -> ir.Table:
+    """The query column in its normal form, which may be nothing at all."""
+    return rows.mutate(query=normalization.apply(rows["query"]))
 
 
 def normalize_query(rows: ir.Table, normalization: Normalization) -> ir.Table:
-    """The query column in its normal form; rows with nothing left are no items."""
-    normal = rows.mutate(query=normalization.apply(rows["query"]))
+    """The query column in its normal form, without the rows of which nothing is left."""
+    normal = normal_query(rows, normalization)
     return normal.filter(normal["query"] != "")

@@ -2,7 +2,7 @@
 
 import ibis.expr.types as ir
 
-from searchveil.items.item import Item, normalize_query
+from searchveil.items.item import Item, normal_query
 from searchveil.log import SearchLog
 
 
@@ -10,4 +10,4 @@ def rows(log: SearchLog) -> ir.Table:
     return log.table.select("user", "query")
 
 
-QUERY = Item("query", ("query",), rows, finish=normalize_query)
+QUERY = Item("query", ("query",), rows, finish=normal_query)

@@ -124,7 +124,7 @@ class Korolova(Mechanism):
     def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Mapping[str, pa.Table]:
         parameters = plan.parameters
         progress(f"keeping {self.queries_per_user} queries of each user")
-        counts = log.engine.stage(count_users(self._kept_queries(log, source), QUERY.columns))
+        counts = QUERY.not_blank(log.engine.stage(count_users(self._kept_queries(log, source), QUERY.columns)))
         progress("adding noise to the queries")
         queries = survivors(
             counts,

@@ -149,6 +149,7 @@ class Zealous(Mechanism):
         kept = item.finish(chosen, log.normalization).distinct()
         counts = count_users(kept, item.columns)
         counts = log.engine.stage(counts.filter(counts["count"] >= plan.parameters["first_threshold"]))
+        counts = item.not_blank(counts)
         progress("adding noise")
         noise = DiscreteLaplace(plan.parameters["noise_scale"])
         threshold = plan.parameters["second_threshold"]
