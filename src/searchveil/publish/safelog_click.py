@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from searchveil.engine.histogram import count_users, first_of_each_user
 from searchveil.errors import InputError
-from searchveil.items.item import normalize_query
+from searchveil.items.item import normal_query, normalize_query
 from searchveil.items.pool import QueryPool, counts_with_pool
 from searchveil.log import SearchLog
 from searchveil.log.personal import check_patterns, check_patterns_on, without_personal
@@ -252,7 +252,7 @@ class SafeLogClick(Mechanism):
     def _first_clicks(self, log: SearchLog, published: ir.Table) -> ir.Table:
         """The first clicks of each user on results of published queries."""
         clicked = log.table.filter((log.table["url"] != "") & log.table["time"].notnull())
-        normal = normalize_query(clicked.select("user", "query", "url", "time"), log.normalization).distinct()
+        normal = normal_query(clicked.select("user", "query", "url", "time"), log.normalization).distinct()
         clicks = without_personal(log.engine.stage(normal), ours=not self.personal, own=self.patterns)
         return first_of_each_user(clicks.semi_join(published, "query"), ["time", "query", "url"], self.clicks_per_user)
 

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from searchveil.engine.histogram import count_users, first_of_each_user
 from searchveil.errors import InputError
-from searchveil.items.item import normalize_query
+from searchveil.items.item import normal_query
 from searchveil.items.session import as_lists, first_sessions, subsequences
 from searchveil.log import SearchLog
 from searchveil.log.early import on_early_rows
@@ -180,7 +180,8 @@ class SafeLogSession(Mechanism):
 
     def _first_clicks(self, clicked: SearchLog) -> ir.Table:
         rows = clicked.table.filter(clicked.table["time"].notnull()).select("user", "query", "url", "time")
-        normal = clicked.engine.stage(normalize_query(rows, clicked.normalization).distinct())
+        normal = clicked.engine.stage(normal_query(rows, clicked.normalization).distinct())
         clicks = without_personal(normal, ours=not self.personal, own=self.patterns)
+        clicks = clicks.filter(clicks["query"] != "")
         first = first_of_each_user(clicks, ["time", "query", "url"], self.clicks_per_user)
         return first.mutate(settled=ibis.literal(True))  # all earlier clicks are among these rows
