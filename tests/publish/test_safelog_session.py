@@ -282,6 +282,13 @@ def test_long_histories_are_counted_like_short_ones(
         for _ in range(draw.randint(1, 90)):
             minute += draw.choice(pace)
             rows.append((f"u{u}", draw.choice("aab"), minute, draw.choice([None] * draw.randint(1, 9) + ["x.example"])))
+    # One session at once, the next after much that is none; and one that stays of a single query for long.
+    rows += [("late", query, minute, None) for query, minute in (("a", 0), ("b", 1))]
+    rows += [("late", "a", 100 * i, None) for i in range(1, 60)]
+    rows += [("late", query, 100 * 60 + minute, None) for minute, query in enumerate("cde")]
+    rows += [("slow", query, minute, None) for query, minute in (("a", 0), ("b", 1))]
+    rows += [("slow", "c", 100 + i, None) for i in range(60)] + [("slow", "d", 161, "x.example")]
+    rows += [("cut", "a" if i < 40 else "b", i, "x.example" if i % 7 == 3 else None) for i in range(50)]
     mechanism = SafeLogSession(
         noise_scale=1, threshold=9, sessions_per_user=sessions, queries_per_session=queries, clicks_per_user=clicks
     )
