@@ -142,6 +142,18 @@ def test_the_papers_claim_is_in_every_record_beside_ours(searchveil: Any) -> Non
     assert "0.818" in text
 
 
+@pytest.mark.parametrize(
+    "how", [(*CLICK, "--threshold", 0), (*SESSION, "--threshold", 20, "--queries-per-session", 12)], ids=["ε", "δ"]
+)
+def test_a_claim_that_is_infinite_is_still_json(searchveil: Any, how: tuple[object, ...]) -> None:
+    """JSON has no infinity (the guarantee writes null), and a release is paid before its record is written."""
+
+    def refuse(constant: str) -> None:
+        raise AssertionError(f"{constant} is no JSON")
+
+    json.loads(searchveil("plan", *how, "--noise-scale", 1, "--json").out, parse_constant=refuse)
+
+
 def test_a_pool_from_n_grams(searchveil: Any, tmp_path: Path) -> None:
     (tmp_path / "n.txt").write_text("9\tred house\n3\tcar\n2\tquickly\n")
     done = searchveil("pool", "--ngrams", "n.txt", "--size", 6, "--seed", 2, "--out", "p.parquet")

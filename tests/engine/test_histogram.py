@@ -22,17 +22,6 @@ from searchveil.errors import InputError
 from searchveil.items import CLICK, KEYWORD, QUERY, Item
 from searchveil.log import SearchLog
 
-# What DuckDB, pandas and Python hold against ibis and pyspark; the calls are not ours to change.
-pytestmark = [
-    pytest.mark.filterwarnings(advice)
-    for advice in (
-        "ignore:fetch_arrow_table:DeprecationWarning",
-        "ignore:The copy keyword is deprecated",
-        "ignore:unclosed <socket:ResourceWarning",
-        "ignore:The 'future.infer_string' option is deprecated",
-    )
-]
-
 Row: TypeAlias = tuple[str, str, str]  # user, query, url
 Kept: TypeAlias = dict[str, set[tuple[str, ...]]]
 

@@ -11,17 +11,6 @@ from searchveil.errors import InputError
 from searchveil.items import CLICK, ITEMS, KEYWORD, PAIR, QUERY, URL, Item, item_named
 from searchveil.log import SearchLog
 
-# What DuckDB, pandas and Python hold against ibis and pyspark; the calls are not ours to change.
-pytestmark = [
-    pytest.mark.filterwarnings(advice)
-    for advice in (
-        "ignore:fetch_arrow_table:DeprecationWarning",
-        "ignore:The copy keyword is deprecated",
-        "ignore:unclosed <socket:ResourceWarning",
-        "ignore:The 'future.infer_string' option is deprecated",
-    )
-]
-
 NOON = datetime(2024, 5, 1, 12)
 ROWS: list[tuple[str, str, float, str | None]] = [
     # user, query, minutes after noon, url

@@ -21,16 +21,6 @@ CANDIDATES = pa.table(
     {"query": ["weather", "weather", "news"], "url": ["sun.example", "rain.example", "paper.example"]}
 )
 NOON = datetime(2024, 5, 1, 12)
-# What DuckDB, pandas and Python hold against ibis and pyspark; the calls are not ours to change.
-pytestmark = [
-    pytest.mark.filterwarnings(advice)
-    for advice in (
-        "ignore:fetch_arrow_table:DeprecationWarning",
-        "ignore:The copy keyword is deprecated",
-        "ignore:unclosed <socket:ResourceWarning",
-        "ignore:The 'future.infer_string' option is deprecated",
-    )
-]
 
 
 def log_of(engine: Engine, rows: Iterable[tuple[str, str, int, str | None]]) -> SearchLog:

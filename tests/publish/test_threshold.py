@@ -20,16 +20,6 @@ from searchveil.publish.threshold import survivors
 
 FALSE_ALARM = 1e-6
 FAR = float(norm.isf(FALSE_ALARM / 2))
-# What DuckDB, pandas and Python hold against ibis and pyspark; the calls are not ours to change.
-pytestmark = [
-    pytest.mark.filterwarnings(advice)
-    for advice in (
-        "ignore:fetch_arrow_table:DeprecationWarning",
-        "ignore:The copy keyword is deprecated",
-        "ignore:unclosed <socket:ResourceWarning",
-        "ignore:The 'future.infer_string' option is deprecated",
-    )
-]
 
 
 def item_name(count: int, number: int) -> str:

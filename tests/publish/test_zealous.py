@@ -16,16 +16,6 @@ from searchveil.privacy.noise import Source
 from searchveil.publish.zealous import Zealous
 
 NOTIONS = pytest.mark.parametrize("notion", ["approximate", "probabilistic", "indistinguishable"])
-# What DuckDB, pandas and Python hold against ibis and pyspark; the calls are not ours to change.
-pytestmark = [
-    pytest.mark.filterwarnings(advice)
-    for advice in (
-        "ignore:fetch_arrow_table:DeprecationWarning",
-        "ignore:The copy keyword is deprecated",
-        "ignore:unclosed <socket:ResourceWarning",
-        "ignore:The 'future.infer_string' option is deprecated",
-    )
-]
 
 
 def log_of(engine: Engine, rows: Iterable[tuple[str, str]]) -> SearchLog:

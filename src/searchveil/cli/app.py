@@ -71,10 +71,10 @@ def inspect(log: LogPaths, reading: LogOptions, json: Json = False) -> None:
         step("counting")
         summary = summarize(opened).to_json()
         opened.engine.close()
-    show.problems(opened)
     if json:
-        show.print_json(summary)
+        show.print_json(summary)  # with the bad rows in it
         return
+    show.problems(opened)
     print(f"{opened.source} (figures of the private log, covered by no guarantee)")
     told_already = ("source", "problems", "warning")
     show.rows({name.replace("_", " "): value for name, value in summary.items() if name not in told_already})
