@@ -84,6 +84,9 @@ def plan(plan: "Plan") -> None:
     print(f"{plan.method}, item {plan.item}")
     rows(named)
     print(plan.guarantee)
+    if plan.claims:
+        claims = ", ".join(f"{name.removeprefix('paper_')} {value:.6g}" for name, value in plan.claims.items())
+        print(f"The paper claims for these parameters: {claims} (docs/errata.md says when that holds).")
     for caveat in plan.guarantee.caveats if plan.guarantee.is_private else ():
         print(f"Note: {caveat}.")
 

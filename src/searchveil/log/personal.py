@@ -48,6 +48,8 @@ def has_card_number(text: str) -> bool:
         for first in range(len(groups)):
             for last in range(first + 1, len(groups) + 1):
                 digits = "".join(groups[first:last])
+                if len(digits) > 19:
+                    break
                 if 13 <= len(digits) <= 19 and _check_digit_fits(digits):
                     return True
     return False
@@ -64,6 +66,8 @@ def _has_card_number(texts: Any) -> Any:
     """No engine knows check digits; only the rows with such long numbers take the trip through Python."""
     import pyarrow as pa
 
+    if not hasattr(texts, "to_pylist"):  # DuckDB hands over an array, Spark one text at a time
+        return has_card_number(texts) if isinstance(texts, str) else None
     return pa.array([None if text is None else has_card_number(text) for text in texts.to_pylist()], pa.bool_())
 
 

@@ -19,6 +19,10 @@ from searchveil.privacy.guarantee import Neighbours
 LARGEST_SCALE = 20_000.0  # the noise tables grow with the scale; a scale beyond this hides any count worth publishing
 
 
+FAR = 1_000  # so many scales beyond a threshold the tail is below any positive float, times any number of items
+SMALLEST = nextafter(0.0, 1.0)
+
+
 def check_epsilon(epsilon: float) -> None:
     if not 0 < epsilon < inf:
         raise InputError(f"epsilon must be a positive number, not {epsilon:g}; try --epsilon 1")
@@ -106,6 +110,8 @@ def approximate_delta(scale: float, per_user: int, threshold: int, first_thresho
     """The exact δ: some item that one user alone lifts over the first threshold is published."""
     if threshold < first_threshold:
         return 1.0
+    if (threshold - first_threshold) / scale > FAR:
+        return SMALLEST
     with _precision_for(scale, threshold):
         return min(1.0, _upper(_some_of(_tail_interval(scale, threshold - first_threshold), per_user)))
 
@@ -232,6 +238,8 @@ def occurrences_delta(scale: float, per_user: int, threshold: int) -> float:
     """
     if threshold < per_user:
         return 1.0
+    if (threshold - per_user) / scale > FAR:
+        return SMALLEST
     with _precision_for(scale, threshold):
         spread = _some_of(_tail_interval(scale, threshold - 1), per_user)
         heaped = _tail_interval(scale, threshold - per_user)

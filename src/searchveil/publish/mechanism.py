@@ -3,6 +3,7 @@
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -39,7 +40,7 @@ class Plan:
             "item": self.item,
             "parameters": dict(self.parameters),
             "guarantee": self.guarantee.to_json(),
-            **self.claims,
+            **{name: value if isfinite(value) else None for name, value in self.claims.items()},  # JSON has no infinity
         }
 
 

@@ -15,7 +15,7 @@ from searchveil.engine.histogram import count_users, first_of_each_user
 from searchveil.errors import InputError
 from searchveil.lab.estimate import epsilon_at_least
 from searchveil.log import SearchLog
-from searchveil.privacy import safelog
+from searchveil.privacy import calibrate, safelog
 from searchveil.privacy.noise import DiscreteLaplace, Source
 from searchveil.publish.mechanism import Progress, silent
 from searchveil.publish.safelog_click import SafeLogClick
@@ -70,6 +70,7 @@ def attack_safelog_clicks(
     """Release both logs many times, by the paper's click release and by ours with the same ε."""
     if runs < 1:
         raise InputError(f"the attack needs at least 1 run, not {runs}")
+    calibrate.check_scale(noise_scale)
     source = source or Source()
     paper_epsilon = safelog.click_epsilon(1, 1, noise_scale, threshold)
     ours = SafeLogClick(epsilon=paper_epsilon, delta=1e-6, queries_per_user=1, clicks_per_user=1)
