@@ -64,7 +64,7 @@ def log_of(engine: Engine, table: Sequence[Row]) -> SearchLog:
 def kept_items(log: SearchLog, item: Item, per_user: int, seed: int) -> ir.Table:
     """As ZEALOUS keeps them."""
     chosen = keep_some(item.rows(log), item.columns, per_user, seed, log.engine)
-    return item.finish(chosen, log.normalization).distinct()
+    return item.not_blank(item.finish(chosen, log.normalization).distinct())
 
 
 def fetched(table: ir.Table, columns: Sequence[str], engine: Engine) -> Kept:
