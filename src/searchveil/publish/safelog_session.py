@@ -78,7 +78,7 @@ class SafeLogSession(Mechanism):
         delta = sum(
             self._delta(part, scale, t, paper_threshold) for part, t in zip(self.parts, thresholds, strict=True)
         )
-        if self.delta is not None and delta > self.delta:
+        if self.threshold is not None and self.delta is not None and delta > self.delta:
             raise InputError(
                 f"the threshold {self.threshold:g} is infeasible: delta would be {delta:.3g}; raise --threshold"
             )
