@@ -235,3 +235,9 @@ def test_logarithms_of_the_published_korolova_formulas() -> None:
     turning_point = 1 - scale * log(2 * (1 - float(mpmath.exp(-1 / scale))))
     assert calibrate.korolova_alpha(scale, turning_point + 0.01) == pytest.approx(float(mpmath.exp(1 / scale)))
     assert calibrate.korolova_alpha(scale, turning_point - 1) > float(mpmath.exp(1 / scale)) * 1.001
+
+
+@given(st.floats(5e-324, 1.0), st.integers(1, 12))
+def test_equal_shares_together_are_at_most_delta_and_no_larger_ones_are(delta: float, parts: int) -> None:
+    share = calibrate.equal_share(delta, parts)
+    assert parts * Fraction(share) <= Fraction(delta) < parts * Fraction(nextafter(share, inf))

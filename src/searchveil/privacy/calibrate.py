@@ -68,6 +68,12 @@ def epsilon_of(scale: float, changes: int) -> float:
     return epsilon
 
 
+def equal_share(delta: float, parts: int) -> float:
+    """The largest float of which `parts` together are at most δ."""
+    share = delta / parts
+    return share if parts * Fraction(share) <= Fraction(delta) else nextafter(share, 0.0)
+
+
 def changed_counts(per_user: int, neighbours: Neighbours) -> int:
     """By how much the counts of neighbouring logs can differ in total."""
     return per_user if neighbours == "add-remove" else 2 * per_user

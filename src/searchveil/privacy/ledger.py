@@ -14,6 +14,7 @@ from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from math import inf, isfinite
 from pathlib import Path
+from stat import S_ISREG
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from searchveil.errors import BudgetRefused, InputError
@@ -169,8 +170,7 @@ class Ledger:
         _check_word("--budget-composition", composition, get_args(Composition))
         if not path.parent.is_dir():
             raise InputError(f"ledger {path}: there is no folder {path.parent}; make it or name another --ledger file")
-        empty = path.is_file() and path.stat().st_size == 0  # left by a process that died before its first commit
-        if empty or not path.exists():
+        if _is_unborn(path):
             if budget_epsilon is None or budget_delta is None:
                 raise InputError(
                     f"ledger {path} does not exist yet: give it a budget with --budget-epsilon E --budget-delta D, "
@@ -336,6 +336,18 @@ def _reason(error: sqlite3.Error) -> str:
     if "readonly" in said or "unable to open" in said:
         return f"{said}; check that it is a file, and that you may write to it and to its folder"
     return said
+
+
+def _is_unborn(path: Path) -> bool:
+    """No file, or an empty one: left by a process that died before its first commit, or by one that is about to.
+
+    One look decides: asking twice would let another process create the file between the questions.
+    """
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        return True
+    return S_ISREG(found.st_mode) and found.st_size == 0
 
 
 def _create(path: Path, epsilon: float, delta: float, neighbours: Neighbours, composition: Composition) -> None:

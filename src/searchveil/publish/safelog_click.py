@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from math import floor, inf, nextafter
+from math import floor, inf
 from typing import Any, ClassVar, Literal
 
 import ibis
@@ -163,8 +163,7 @@ class SafeLogClick(Mechanism):
         if hidden and self.delta is None:
             names = ", ".join(part.name for part in hidden)
             raise InputError(f"a threshold hides rare {names}, which needs --delta; try --delta 1e-6")
-        # Rounded down, so that the shares add up to no more than δ.
-        share = nextafter((self.delta or 0) / max(1, len(hidden)), 0)
+        share = calibrate.equal_share(self.delta or 0, max(1, len(hidden)))
         thresholds = {part.name: calibrate.occurrences_threshold(scale, share, part.per_user) for part in hidden}
         if "queries" not in thresholds:
             thresholds["queries"] = safelog.threshold_for_slips(self.pool.size if self.pool else 1, scale)

@@ -120,7 +120,7 @@ class SafeLogSession(Mechanism):
         """The paper's K, and T of each part."""
         if self.threshold is not None:
             return self.threshold, [floor(self.threshold) + 1] * len(self.parts)
-        share = (self.delta or 0) / len(self.parts)
+        share = calibrate.equal_share(self.delta or 0, len(self.parts))
         if self.variant == "ours":
             thresholds = [calibrate.approximate_threshold(scale, share, part) for part in self.parts]
             return thresholds[0] - 1, thresholds
