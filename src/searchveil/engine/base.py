@@ -1,12 +1,26 @@
 """What an engine must be able to do beyond what ibis already makes the same everywhere."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any, ClassVar
+from collections.abc import Callable, Sequence
+from typing import Any, ClassVar, NamedTuple
 
 import ibis.expr.types as ir
 import pyarrow as pa
 from ibis.backends import BaseBackend
+
+
+class Look(NamedTuple):
+    """At the first `n` rows of each user of those that count."""
+
+    counts: Callable[[ir.Table], ir.BooleanValue]
+    n: int
+
+
+class EarlyRows(NamedTuple):
+    """The rows that some look sees, with a flag early_0, early_1, … for each, and the users of whom each sees a part."""
+
+    rows: ir.Table
+    cut_off: list[ir.Table]
 
 
 class Engine(ABC):
@@ -32,8 +46,11 @@ class Engine(ABC):
         """Optionally drop rows that cannot be among a user's `per_user` smallest hashes; never any other."""
         return rows
 
-    def early_rows(self, rows: ir.Table, n: int) -> tuple[ir.Table, ir.Table] | None:
-        """Each user's rows up to the time of the n-th, and the users who have more; None if there is no quick way."""
+    def early_rows(self, rows: ir.Table, looks: Sequence[Look]) -> EarlyRows | None:
+        """For each look, the rows that count up to the time of a user's n-th.
+
+        None if there is no quick way. Rows without a time may be left out.
+        """
         return None
 
     def load(self, table: pa.Table) -> ir.Table:

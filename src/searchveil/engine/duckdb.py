@@ -8,7 +8,7 @@ import ibis
 import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
 
-from searchveil.engine.base import Engine
+from searchveil.engine.base import EarlyRows, Engine, Look
 from searchveil.errors import InputError
 
 
@@ -81,12 +81,22 @@ class DuckDBEngine(Engine):
         joined = rows.join(last, "user")
         return joined.filter((joined[hashed] >> 58) <= joined["last"]).select(*rows.columns)
 
-    def early_rows(self, rows: ir.Table, n: int) -> tuple[ir.Table, ir.Table] | None:
-        timed = rows.group_by("user").agg(first=_earliest(rows["time"], n), rows=rows["time"].count())
-        cuts = self.stage(timed.filter(timed.rows > n).select("user", cut=timed.first[n - 1]))
-        joined = rows.left_join(cuts, "user")
-        early = joined.filter(joined.cut.isnull() | (joined.time <= joined.cut)).select(*rows.columns)
-        return early, cuts.select("user")
+    def early_rows(self, rows: ir.Table, looks: Sequence[Look]) -> EarlyRows:
+        """One pass finds the time of each user's n-th row of each kind, a second keeps the rows that are not later."""
+        cuts = {}
+        for i, (counts, n) in enumerate(looks):
+            time = ibis.ifelse(counts(rows), rows["time"], ibis.null("timestamp"))
+            cuts[f"cut_{i}"] = ibis.ifelse(time.count() > n, _earliest(time, n)[n - 1], ibis.null("timestamp"))
+        users = rows.group_by("user").agg(**cuts)
+        cut = self.stage(users.filter(ibis.or_(*(users[name].notnull() for name in cuts))))
+        joined = rows.left_join(cut, "user")
+        seen = {
+            f"early_{i}": look.counts(joined) & (joined[f"cut_{i}"].isnull() | (joined["time"] <= joined[f"cut_{i}"]))
+            for i, look in enumerate(looks)
+        }
+        flagged = joined.select(*rows.columns, **seen)
+        some = flagged.filter(ibis.or_(*(flagged[name] for name in seen)))
+        return EarlyRows(some, [cut.filter(cut[name].notnull()).select("user") for name in cuts])
 
     def close(self) -> None:
         super().close()

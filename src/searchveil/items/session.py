@@ -6,7 +6,7 @@ import pyarrow as pa
 
 from searchveil.engine import Engine
 from searchveil.engine.histogram import first_of_each_user
-from searchveil.log.sessions import GAP_MINUTES, number_sessions
+from searchveil.log.sessions import GAP_MINUTES, starts_session
 
 SEPARATOR = "\x1f"  # the unit separator, which no normalised query contains; others lose it
 
@@ -20,27 +20,34 @@ def first_sessions(
 ) -> ir.Table:
     """Each user's first sessions of two or more queries: user, length and the queries as columns q0, q1, …
 
-    `sent` holds submissions (user, query, time). A query repeated in a row counts once. A session is `settled` if the
-    user has a later one, so that nothing can be added to it.
+    `sent` holds searches (user, query, time). A query repeated in a row counts once, so it does not matter if a search
+    with several clicks is several rows. A session is `settled` if no later row of the user could change what is kept:
+    it is full, or the user has a later one.
     """
-    numbered = engine.stage(number_sessions(sent, gap_minutes))
-    # Most sessions are not among the first: they go before anything needs an order.
-    sessions = numbered.group_by(["user", "session"]).agg(low=numbered["query"].min(), high=numbered["query"].max())
-    several = sessions.filter(sessions["low"] != sessions["high"]).select("user", "session")
-    chosen = first_of_each_user(several, ["session"], sessions_per_user)
-    rows = numbered.semi_join(chosen, ["user", "session"])
-
-    in_order = ibis.window(group_by=["user", "session"], order_by=["time", "query"])
-    marked = rows.mutate(previous=rows["query"].lag().over(in_order))
-    changed = marked.filter(marked["previous"].isnull() | (marked["previous"] != marked["query"]))
-    placed = changed.mutate(place=ibis.row_number().over(in_order))
-    kept = placed.filter(placed["place"] < queries_per_session)
-    queries = {f"q{i}": kept["query"].max(where=kept["place"] == i) for i in range(queries_per_session)}
-    wide = kept.group_by(["user", "session"]).agg(length=kept.count(), **queries)
-
+    in_order = ibis.window(group_by="user", order_by=["time", "query"])
+    marked = sent.mutate(
+        starts=starts_session(sent["time"], in_order, gap_minutes),
+        repeats=(sent["query"] == sent["query"].lag().over(in_order)).fill_null(False),
+    )
+    # Rows that say nothing new go before the second sort; they have done their part in keeping a session together.
+    told = engine.stage(marked.filter(marked["starts"] | ~marked["repeats"]).drop("repeats"))
+    until_now = ibis.cumulative_window(group_by="user", order_by=["time", "query"])
+    numbered = engine.stage(
+        told.select(
+            "user", "query", session=told["starts"].cast("int64").sum().over(until_now), row=ibis.row_number().over(in_order)
+        )
+    )
+    sessions = numbered.group_by(["user", "session"]).agg(found=numbered.count(), first=numbered["row"].min())
+    several = sessions.filter(sessions["found"] >= 2)
     latest = numbered.group_by("user").agg(latest=numbered["session"].max())
-    dated = wide.join(latest, "user")
-    return dated.mutate(settled=dated["session"] < dated["latest"]).drop("latest")
+    chosen = first_of_each_user(several, ["session"], sessions_per_user).join(latest, "user")
+
+    rows = numbered.join(chosen, ["user", "session"])
+    rows = rows.mutate(place=rows["row"] - rows["first"])
+    kept = rows.filter(rows["place"] < queries_per_session)
+    queries = {f"q{i}": kept["query"].max(where=kept["place"] == i) for i in range(queries_per_session)}
+    settled = (kept["session"] < kept["latest"]) | (kept["found"] >= queries_per_session)
+    return kept.group_by(["user", "session"]).agg(length=kept.count(), **queries, settled=settled.any())
 
 
 def subsequences(sessions: ir.Table, queries_per_session: int, engine: Engine) -> ir.Table:

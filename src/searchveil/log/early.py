@@ -1,27 +1,63 @@
 """Work that looks only at the beginning of each user's history need not read all of it."""
 
-from collections.abc import Callable
-from dataclasses import replace
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
+import ibis
 import ibis.expr.types as ir
+from ibis import selectors as cs
 
+from searchveil.engine import Look
 from searchveil.log.schema import SearchLog
 
 
-def on_early_rows(log: SearchLog, work: Callable[[SearchLog], ir.Table], *, needed: int, look_at: int) -> ir.Table:
-    """The result of `work`, which finds the first `needed` things of each user, without sorting whole histories.
+@dataclass(frozen=True)
+class Search:
+    """A way to find the first `needed` things of each user among the rows that count, in any order.
 
-    `work` returns rows with `user` and a boolean `settled`: true where no later row of the user could change the row.
-    It runs on each user's earliest `look_at` rows; users for whom these did not settle enough, though more rows exist,
-    are done again with all of their rows. The result is that of `work(log)`, user by user.
+    It is tried on the first few of these rows, as `look` says. `find` returns rows with `user` and a boolean `settled`: true where no later row of the user could change the row.
     """
-    early = log.engine.early_rows(log.table, look_at)
+
+    find: Callable[[ir.Table], ir.Table]
+    needed: int
+    look: Look
+
+
+def on_early_rows(
+    log: SearchLog, rows: Callable[[ir.Table], ir.Table], searches: Sequence[Search]
+) -> list[ir.Table]:
+    """What each search finds in the log, without sorting whole histories.
+
+    `rows` prepares rows one by one, keeping their number. The searches run on each user's earliest rows; users for
+    whom these did not settle enough, though more rows exist, are done again with all of their rows. The result is that
+    of the whole log, user by user.
+    """
+    engine = log.engine
+    early = engine.early_rows(log.table, [search.look for search in searches])
     if early is None:
-        return work(log).drop("settled")
-    rows, cut_off = early
-    some = log.engine.stage(work(replace(log, table=rows)))
-    settled = some.filter(some["settled"])
+        everything = engine.stage(rows(log.table))
+        return [search.find(everything.filter(search.look.counts(everything))).drop("settled") for search in searches]
+    beginnings = engine.stage(rows(early.rows))
+    found = [
+        engine.stage(search.find(beginnings.filter(beginnings[f"early_{i}"]).drop(cs.startswith("early_"))))
+        for i, search in enumerate(searches)
+    ]
+    lacking = [
+        cut_off.anti_join(_satisfied(some, search), "user")
+        for cut_off, some, search in zip(early.cut_off, found, searches, strict=True)
+    ]
+    wanting = engine.stage(ibis.union(*lacking, distinct=True) if len(lacking) > 1 else lacking[0])
+    histories = engine.stage(rows(log.table.semi_join(wanting, "user")))
+    return [
+        some.anti_join(wanting, "user")
+        .union(search.find(histories.filter(search.look.counts(histories))))
+        .drop("settled")
+        for some, search in zip(found, searches, strict=True)
+    ]
+
+
+def _satisfied(found: ir.Table, search: Search) -> ir.Table:
+    """The users of whom enough was found for good."""
+    settled = found.filter(found["settled"])
     enough = settled.group_by("user").agg(found=settled.count())
-    wanting = log.engine.stage(cut_off.anti_join(enough.filter(enough["found"] >= needed), "user"))
-    again = work(replace(log, table=log.table.semi_join(wanting, "user")))
-    return some.anti_join(wanting, "user").union(again).drop("settled")
+    return enough.filter(enough["found"] >= search.needed)

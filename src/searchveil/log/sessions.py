@@ -1,5 +1,7 @@
 """Which searches belong together? A session ends when the user is silent for longer than the gap."""
 
+from typing import Any
+
 import ibis
 import ibis.expr.types as ir
 
@@ -35,8 +37,13 @@ def with_sessions(log: SearchLog, gap_minutes: float = GAP_MINUTES) -> ir.Table:
 def number_sessions(rows: ir.Table, gap_minutes: float = GAP_MINUTES) -> ir.Table:
     """Add `session` to any table that has user and time."""
     by_time = ibis.window(group_by="user", order_by="time")
-    ends_at = rows.time.lag().over(by_time) + ibis.interval(seconds=round(gap_minutes * 60))
-    marked = rows.mutate(_starts=ibis.ifelse(ends_at.isnull() | (rows.time > ends_at), 1, 0))
+    marked = rows.mutate(_starts=starts_session(rows.time, by_time, gap_minutes).cast("int64"))
     # A range window: rows of the same time count together, in whatever order the engine meets them.
     until_now = ibis.range_window(group_by="user", order_by="time", preceding=None, following=0)
     return marked.mutate(session=marked._starts.sum().over(until_now)).drop("_starts")
+
+
+def starts_session(time: ir.TimestampColumn, in_order: Any, gap_minutes: float) -> ir.BooleanColumn:
+    """Whether a row comes first, or later than the gap after the row before it in this window."""
+    ends_at = time.lag().over(in_order) + ibis.interval(seconds=round(gap_minutes * 60))
+    return ends_at.isnull() | (time > ends_at)

@@ -1,7 +1,8 @@
 """SafeLog for sessions: A_Session of Zhang 2017, ordered query sequences that many users share, and clicks."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
 from math import ceil, floor, inf
 from typing import Any, ClassVar, Literal
 
@@ -9,14 +10,15 @@ import ibis
 import ibis.expr.types as ir
 import pyarrow as pa
 
-from searchveil.engine.histogram import count_users, first_of_each_user
+from searchveil.engine import Engine, Look
+from searchveil.engine.histogram import count_users
 from searchveil.errors import InputError
 from searchveil.items.item import normal_query
 from searchveil.items.session import as_lists, first_sessions, subsequences
 from searchveil.log import SearchLog
-from searchveil.log.early import on_early_rows
+from searchveil.log.early import Search, on_early_rows
 from searchveil.log.personal import check_patterns, check_patterns_on, without_personal
-from searchveil.log.sessions import GAP_MINUTES, submissions
+from searchveil.log.sessions import GAP_MINUTES
 from searchveil.privacy import calibrate, safelog
 from searchveil.privacy.guarantee import Guarantee, Neighbours
 from searchveil.privacy.noise import DiscreteLaplace, Source
@@ -140,8 +142,11 @@ class SafeLogSession(Mechanism):
         engine, noise = log.engine, DiscreteLaplace(plan.parameters["noise_scale"])
         fresh = noise if self.variant == "published" else None
         progress(f"keeping the first {self.sessions_per_user} sessions of each user")
-        look_at = 6 * self.sessions_per_user * self.queries_per_session
-        sessions = on_early_rows(log, self._first_sessions, needed=self.sessions_per_user, look_at=look_at)
+        several = Look(_timed, 5 * self.sessions_per_user * self.queries_per_session)
+        searches = [Search(partial(self._first_sessions, engine), self.sessions_per_user, several)]
+        if self.clicks_per_user:
+            searches.append(Search(self._first_clicks, self.clicks_per_user, Look(_clicked, 2 * self.clicks_per_user)))
+        sessions, *clicks = on_early_rows(log, partial(self._prepared, log), searches)
         kept = subsequences(engine.stage(sessions), self.queries_per_session, engine)
         if self.variant == "ours":
             kept = kept.distinct()
@@ -154,10 +159,7 @@ class SafeLogSession(Mechanism):
         tables = {"data": as_lists(published)}
         if self.clicks_per_user:
             progress("adding noise to the clicks")
-            clicked = replace(log, table=log.table.filter(log.table["url"] != ""))  # nor is it missing then
-            first = on_early_rows(
-                clicked, self._first_clicks, needed=self.clicks_per_user, look_at=2 * self.clicks_per_user
-            )
+            first = clicks[0]
             if self.variant == "ours":
                 first = first.select("user", "query", "url").distinct()
             tables["clicks"] = survivors(
@@ -171,17 +173,30 @@ class SafeLogSession(Mechanism):
             )
         return tables
 
-    def _first_sessions(self, log: SearchLog) -> ir.Table:
-        sent = without_personal(log.engine.stage(submissions(log)), ours=not self.personal, own=self.patterns)
-        sent = sent.filter(sent["query"] != "")
-        return first_sessions(
-            sent, self.sessions_per_user, self.queries_per_session, log.engine, gap_minutes=self.gap_minutes
-        )
+    def _prepared(self, log: SearchLog, rows: ir.Table) -> ir.Table:
+        columns = [name for name in rows.columns if name != "rank" and (name != "url" or self.clicks_per_user)]
+        return normal_query(rows.select(columns), log.normalization)
 
-    def _first_clicks(self, clicked: SearchLog) -> ir.Table:
-        rows = clicked.table.filter(clicked.table["time"].notnull()).select("user", "query", "url", "time")
-        normal = clicked.engine.stage(normal_query(rows, clicked.normalization).distinct())
-        clicks = without_personal(normal, ours=not self.personal, own=self.patterns)
-        clicks = clicks.filter(clicks["query"] != "")
-        first = first_of_each_user(clicks, ["time", "query", "url"], self.clicks_per_user)
+    def _allowed(self, rows: ir.Table) -> ir.Table:
+        allowed = without_personal(rows, ours=not self.personal, own=self.patterns)
+        return allowed.filter(allowed["query"] != "")
+
+    def _first_sessions(self, engine: Engine, rows: ir.Table) -> ir.Table:
+        sent = self._allowed(rows).select("user", "query", "time")
+        return first_sessions(sent, self.sessions_per_user, self.queries_per_session, engine, self.gap_minutes)
+
+    def _first_clicks(self, rows: ir.Table) -> ir.Table:
+        clicks = self._allowed(rows).select("user", "query", "url", "time")
+        # A dense rank gives the same row twice one place, without telling all rows apart first.
+        place = ibis.dense_rank().over(ibis.window(group_by="user", order_by=["time", "query", "url"]))
+        placed = clicks.mutate(place=place)
+        first = placed.filter(placed["place"] < self.clicks_per_user).drop("place").distinct()
         return first.mutate(settled=ibis.literal(True))  # all earlier clicks are among these rows
+
+
+def _timed(rows: ir.Table) -> ir.BooleanValue:
+    return rows["time"].notnull()
+
+
+def _clicked(rows: ir.Table) -> ir.BooleanValue:
+    return rows["time"].notnull() & rows["url"].notnull() & (rows["url"] != "")
