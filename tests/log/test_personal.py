@@ -11,6 +11,7 @@ from hypothesis import strategies as st
 from searchveil.engine import Engine
 from searchveil.errors import InputError
 from searchveil.log.personal import (
+    ABROAD,
     EMAIL,
     PHONE,
     SSN,
@@ -30,6 +31,10 @@ PERSONAL = {
         "+1 555 123 4567",
         "1-800-555-1234",
         "who is 555 123 4567?",
+        "+44 20 7946 0958",
+        "call +49 (0)30 901820 today",
+        "0033 1 99 00 12 34",
+        "+919876543210",
     ],
     "ssn": ["123-45-6789", "ssn 123 45 6789", "123456789"],
     # Numbers that payment networks publish for testing.
@@ -52,6 +57,8 @@ HARMLESS = [
     "12345678",  # eight digits are neither
     "meet at noon",
     "me @ home",
+    "c++ 2017",
+    "1+1 12345678",
     "@handle",
     "192.168.100.200",
     "",
@@ -66,7 +73,7 @@ def flags(engine: Engine, texts: Sequence[str | None], patterns: Sequence[str] =
 
 
 def in_plain_python(text: str, patterns: Sequence[str] = ()) -> bool:
-    return any(re.search(pattern, text) for pattern in (EMAIL, PHONE, SSN, *patterns)) or has_card_number(text)
+    return any(re.search(pattern, text) for pattern in (EMAIL, PHONE, ABROAD, SSN, *patterns)) or has_card_number(text)
 
 
 def with_check_digit(digits: str) -> str:

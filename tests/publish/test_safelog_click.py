@@ -536,6 +536,15 @@ def test_the_default_filter_on_every_engine(engine: Engine) -> None:
     assert set(release.table["query"].to_pylist()) == {"weather", "news"}
 
 
+def test_noise_over_the_pool_alone_needs_neither_threshold_nor_delta(tmp_path: Path) -> None:
+    (tmp_path / "public.txt").write_text("weather\nnews\nmaps\n")
+    pool = QueryPool.from_file(tmp_path / "public.txt", tmp_path / "pool.parquet")
+    plan = SafeLogClick(noise_scale=3.0, clicks_per_user=0, domain="pool", pool=pool).plan()
+    assert plan.guarantee.delta == 0
+    with pytest.raises(InputError, match="a threshold hides rare queries, which needs --delta"):
+        SafeLogClick(noise_scale=3.0, clicks_per_user=0).plan()
+
+
 # --- what is refused --------------------------------------------------------------------------------------------------
 
 
@@ -544,7 +553,6 @@ def test_the_default_filter_on_every_engine(engine: Engine) -> None:
     [
         ({"noise_scale": 3.0}, "give --epsilon or --noise-scale, one of them"),
         ({"epsilon": None}, "give --epsilon or --noise-scale, one of them"),
-        ({"epsilon": None, "noise_scale": 3.0, "delta": None}, "needs --threshold or --delta"),
         ({"epsilon": 0.0}, "epsilon must be a positive number, not 0"),
         ({"epsilon": float("inf")}, "epsilon must be a positive number"),
         ({"delta": 1.0}, "delta must lie between 0 and 1, not 1"),

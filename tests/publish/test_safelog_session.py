@@ -392,7 +392,8 @@ def test_the_default_filter(duckdb_engine: Engine) -> None:
     [
         ({"noise_scale": 3.0}, "give --epsilon or --noise-scale, one of them"),
         ({"epsilon": None}, "give --epsilon or --noise-scale, one of them"),
-        ({"delta": None}, "needs --delta beside --epsilon"),
+        ({"delta": None}, "needs --delta or --threshold beside --epsilon"),
+        ({"epsilon": None, "noise_scale": 3.0, "delta": None}, "needs --delta or --threshold beside --noise-scale"),
         ({"sessions_per_user": 0}, r"--sessions-per-user .*at least 1, not 0"),
         ({"queries_per_session": 1}, r"queries.per.session .*not 1"),
         ({"queries_per_session": 13}, "13 queries per session have 8,178 subsequences each.*may be at most 12"),

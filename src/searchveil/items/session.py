@@ -34,7 +34,10 @@ def first_sessions(
     until_now = ibis.cumulative_window(group_by="user", order_by=["time", "query"])
     numbered = engine.stage(
         told.select(
-            "user", "query", session=told["starts"].cast("int64").sum().over(until_now), row=ibis.row_number().over(in_order)
+            "user",
+            "query",
+            session=told["starts"].cast("int64").sum().over(until_now),
+            row=ibis.row_number().over(in_order),
         )
     )
     sessions = numbered.group_by(["user", "session"]).agg(found=numbered.count(), first=numbered["row"].min())

@@ -23,9 +23,7 @@ class Search:
     look: Look
 
 
-def on_early_rows(
-    log: SearchLog, rows: Callable[[ir.Table], ir.Table], searches: Sequence[Search]
-) -> list[ir.Table]:
+def on_early_rows(log: SearchLog, rows: Callable[[ir.Table], ir.Table], searches: Sequence[Search]) -> list[ir.Table]:
     """What each search finds in the log, without sorting whole histories.
 
     `rows` prepares rows one by one, keeping their number. The searches run on each user's earliest rows; users for

@@ -15,6 +15,7 @@ from searchveil.errors import InputError
 
 # Written for the regular expressions that Python, DuckDB (RE2) and Spark (Java) share.
 EMAIL = r"[a-zA-Z0-9._%+-]+(@| at )([a-zA-Z0-9-]+(\.| dot ))+[a-zA-Z]{2,}"
+ABROAD = r"(^|[^0-9A-Za-z])(\+|00)[1-9]([ .()-]{0,2}[0-9]){7,14}($|[^0-9])"  # as dialled from another country
 PHONE = r"(^|[^0-9])(\+?[0-9]{1,3}[ .-]?)?(\([0-9]{3}\)|[0-9]{3})[ .-]?[0-9]{3}[ .-]?[0-9]{4}($|[^0-9])"
 SSN = r"(^|[^0-9])[0-9]{3}[ -]?[0-9]{2}[ -]?[0-9]{4}($|[^0-9])"
 CARD = r"[0-9]([ -]?[0-9]){12,18}"
@@ -33,7 +34,7 @@ def looks_personal(text: ir.StringValue, *, ours: bool = True, own: Sequence[str
     """Whether a text matches one of our patterns, if they are wanted, or one of the caller's own."""
     found = ibis.literal(False)
     if ours:
-        matches = text.re_search("|".join(f"({pattern})" for pattern in (EMAIL, PHONE, SSN)))
+        matches = text.re_search("|".join(f"({pattern})" for pattern in (EMAIL, PHONE, ABROAD, SSN)))
         has_card = ibis.ifelse(text.re_search(CARD), _has_card_number(text), False)
         found = ibis.ifelse(text.re_search(WORTH_A_LOOK), matches | has_card, False)
     for pattern in own:

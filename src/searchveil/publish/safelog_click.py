@@ -276,7 +276,5 @@ def check_calibration(
         calibrate.check_delta(delta)
     if noise_scale is not None:
         calibrate.check_scale(noise_scale)
-        if threshold is None and delta is None:
-            raise InputError("--noise-scale needs --threshold or --delta beside it")
     if threshold is not None and not 0 <= threshold < inf:
         raise InputError(f"the threshold must be a number that is not negative, not {threshold:g}")

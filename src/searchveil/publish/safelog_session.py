@@ -62,8 +62,9 @@ class SafeLogSession(Mechanism):
             raise InputError(f"no variant '{self.variant}'; there are ours and published")
         if self.neighbours not in ("add-remove", "replace-one"):
             raise InputError(f"no neighbours '{self.neighbours}'; there are add-remove and replace-one")
-        if self.epsilon is not None and self.threshold is None and self.delta is None:
-            raise InputError("safelog-session needs --delta beside --epsilon; try --delta 1e-6")
+        if self.threshold is None and self.delta is None:
+            beside = "--epsilon" if self.noise_scale is None else "--noise-scale"
+            raise InputError(f"safelog-session needs --delta or --threshold beside {beside}; try --delta 1e-6")
         check_patterns(self.patterns)
 
     @property
