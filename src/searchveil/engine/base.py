@@ -17,7 +17,7 @@ class Look(NamedTuple):
 
 
 class EarlyRows(NamedTuple):
-    """The rows that some look sees, with a flag early_0, early_1, … for each, and the users of whom each sees a part."""
+    """The rows that some look sees, with a flag for each (early_0, early_1, …); the users of whom each sees a part."""
 
     rows: ir.Table
     cut_off: list[ir.Table]

@@ -1,0 +1,1 @@
+"""Which counts are best? The programs behind sampling, and what solves them."""

@@ -1,0 +1,89 @@
+"""Who clicked what how often, as a sparse matrix: the ground on which every program of this room is stated."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any, Literal
+
+import ibis
+import ibis.expr.types as ir
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from searchveil.items.click import rows as clicked
+from searchveil.items.item import normal_query
+from searchveil.log import SearchLog
+
+Sampler = Literal["multinomial", "poisson"]
+Reals = npt.NDArray[np.float64]
+Integers = npt.NDArray[np.int64]
+
+
+@dataclass(frozen=True)
+class ClickCounts:
+    """c_ik: how often user k (a row) clicked pair i (a column). Every pair is held by at least two users."""
+
+    matrix: Any  # scipy.sparse.csr_array of int64, users × pairs
+
+    @classmethod
+    def of(cls, users: Sequence[int], pairs: Sequence[int], counts: Sequence[int]) -> "ClickCounts":
+        """From parallel lists; users and pairs are numbered from 0 without gaps."""
+        shape = (int(np.max(users, initial=-1)) + 1, int(np.max(pairs, initial=-1)) + 1)
+        matrix = sparse.csr_array((np.asarray(counts, np.int64), (users, pairs)), shape=shape)
+        return cls(matrix)
+
+    @property
+    def users(self) -> int:
+        return int(self.matrix.shape[0])
+
+    @property
+    def pairs(self) -> int:
+        return int(self.matrix.shape[1])
+
+    @cached_property
+    def totals(self) -> Integers:
+        """c_i: how often each pair was clicked by anybody."""
+        totals: Integers = np.asarray(self.matrix.sum(axis=0)).ravel()
+        return totals
+
+    @property
+    def size(self) -> int:
+        """|D|: all clicks on pairs that several users hold."""
+        return int(self.totals.sum())
+
+    def exposure(self, sampler: Sampler) -> Any:
+        """How much one unit of each pair exposes each user: the matrix A of the condition A x ≤ b, rounded to nearest.
+
+        Multinomial: ln c_i/(c_i − c_ik), for an integer number of draws. Poisson: c_ik/c_i, for an expected number.
+        """
+        exposed = self.matrix.astype(np.float64)
+        exposed.data /= self.totals[self.matrix.indices]
+        if sampler == "multinomial":
+            exposed.data = -np.log1p(-exposed.data)
+        return exposed
+
+
+@dataclass(frozen=True)
+class StagedClicks:
+    """The counts, and the engine's tables that tell what the numbers of users and pairs stand for."""
+
+    counts: ClickCounts
+    pairs: ir.Table  # pair, query, url
+
+
+def click_counts(log: SearchLog) -> StagedClicks:
+    """Count and number inside the engine; pairs held by one user are dropped, and users who are left with nothing."""
+    engine = log.engine
+    normal = engine.stage(normal_query(clicked(log), log.normalization))
+    normal = normal.filter(normal["query"] != "")
+    held = engine.stage(normal.group_by(["user", "query", "url"]).agg(count=normal.count()))
+    crowds = held.group_by(["query", "url"]).agg(users=held.count())
+    shared = crowds.filter(crowds["users"] >= 2).select("query", "url")
+    pairs = engine.stage(shared.mutate(pair=ibis.row_number().over(order_by=["query", "url"])))
+    kept = engine.stage(held.join(pairs, ["query", "url"]).select("user", "pair", "count"))
+    users = kept.select("user").distinct()
+    users = engine.stage(users.mutate(number=ibis.row_number().over(order_by="user")))
+    numbered = engine.fetch(kept.join(users, "user").select("number", "pair", "count"))
+    columns = [numbered[name].to_numpy() for name in ("number", "pair", "count")]
+    return StagedClicks(ClickCounts.of(*columns), pairs)
