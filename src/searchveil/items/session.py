@@ -32,14 +32,8 @@ def first_sessions(
     # Rows that say nothing new go before the second sort; they have done their part in keeping a session together.
     told = engine.stage(marked.filter(marked["starts"] | ~marked["repeats"]).drop("repeats"))
     until_now = ibis.cumulative_window(group_by="user", order_by=["time", "query"])
-    numbered = engine.stage(
-        told.select(
-            "user",
-            "query",
-            session=told["starts"].cast("int64").sum().over(until_now),
-            row=ibis.row_number().over(in_order),
-        )
-    )
+    session = told["starts"].cast("int64").sum().over(until_now)
+    numbered = engine.stage(told.select("user", "query", session=session, row=ibis.row_number().over(in_order)))
     sessions = numbered.group_by(["user", "session"]).agg(found=numbered.count(), first=numbered["row"].min())
     several = sessions.filter(sessions["found"] >= 2)
     latest = numbered.group_by("user").agg(latest=numbered["session"].max())

@@ -15,7 +15,8 @@ from searchveil.log.schema import SearchLog
 class Search:
     """A way to find the first `needed` things of each user among the rows that count, in any order.
 
-    It is tried on the first few of these rows, as `look` says. `find` returns rows with `user` and a boolean `settled`: true where no later row of the user could change the row.
+    It is tried on the first few of these rows, as `look` says. `find` returns rows with `user` and a boolean `settled`:
+    true where no later row of the user could change the row.
     """
 
     find: Callable[[ir.Table], ir.Table]

@@ -1,6 +1,5 @@
 """Who clicked what how often, as a sparse matrix: the ground on which every program of this room is stated."""
 
-from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
@@ -27,7 +26,7 @@ class ClickCounts:
     matrix: Any  # scipy.sparse.csr_array of int64, users × pairs
 
     @classmethod
-    def of(cls, users: Sequence[int], pairs: Sequence[int], counts: Sequence[int]) -> "ClickCounts":
+    def of(cls, users: npt.ArrayLike, pairs: npt.ArrayLike, counts: npt.ArrayLike) -> "ClickCounts":
         """From parallel lists; users and pairs are numbered from 0 without gaps."""
         shape = (int(np.max(users, initial=-1)) + 1, int(np.max(pairs, initial=-1)) + 1)
         matrix = sparse.csr_array((np.asarray(counts, np.int64), (users, pairs)), shape=shape)

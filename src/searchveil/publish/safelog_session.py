@@ -1,6 +1,6 @@
 """SafeLog for sessions: A_Session of Zhang 2017, ordered query sequences that many users share, and clicks."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
 from math import ceil, floor, inf
