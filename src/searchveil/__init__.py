@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from searchveil.publish.mechanism import Release as Release
     from searchveil.publish.safelog_click import SafeLogClick as SafeLogClick
     from searchveil.publish.safelog_session import SafeLogSession as SafeLogSession
+    from searchveil.publish.sampling import Sampling as Sampling
     from searchveil.publish.zealous import Zealous as Zealous
 
 # Loaded when first asked for: `searchveil --help` must not wait for the engines.
@@ -56,6 +57,7 @@ _WHERE = {
     "QueryPool": "items.pool",
     "SafeLogClick": "publish.safelog_click",
     "SafeLogSession": "publish.safelog_session",
+    "Sampling": "publish.sampling",
     "Zealous": "publish.zealous",
 }
 __all__ = ["__version__", *_WHERE]

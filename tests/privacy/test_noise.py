@@ -7,7 +7,7 @@ and then raises a false alarm with probability at most FALSE_ALARM.
 import os
 from collections.abc import Callable
 from fractions import Fraction
-from itertools import pairwise
+from itertools import pairwise, permutations
 from math import comb, exp, floor, log, sqrt
 
 import mpmath
@@ -24,9 +24,11 @@ from searchveil.privacy.noise import (
     Distribution,
     Geometric,
     Integers,
+    Poisson,
     Source,
     _Table,
     binomial,
+    poisson_arrivals,
 )
 
 FALSE_ALARM = 1e-6
@@ -48,6 +50,10 @@ def gaussian(sigma: float) -> Probability:
     reach = int(45 * sigma) + 2
     total = sum(exp(-t * t / (2 * sigma**2)) for t in range(-reach, reach + 1))
     return lambda t: exp(-t * t / (2 * sigma**2)) / total
+
+
+def poisson(mean: float) -> Probability:
+    return lambda j: float(mpmath.exp(-mean) * mpmath.mpf(mean) ** j / mpmath.factorial(j)) if j >= 0 else 0.0
 
 
 def agrees(draws: Integers, probability: Probability) -> bool:
@@ -96,6 +102,11 @@ def test_discrete_gaussian_has_its_distribution(sigma: float) -> None:
     assert agrees(DiscreteGaussian(sigma).sample(400_000, Source(b"gaussian %g" % sigma)), gaussian(sigma))
 
 
+@pytest.mark.parametrize("mean", [0.01, 0.5, 1.0, 7.3, 60.0])
+def test_poisson_has_its_distribution(mean: float) -> None:
+    assert agrees(Poisson(mean).sample(400_000, Source(b"poisson %g" % mean)), poisson(mean))
+
+
 @pytest.mark.parametrize("scale", SCALES)
 def test_discrete_laplace_is_unbiased_with_its_variance(scale: float) -> None:
     n = 400_000
@@ -118,6 +129,7 @@ def test_discrete_laplace_is_unbiased_with_its_variance(scale: float) -> None:
         (Geometric(3.0), geometric(3.0)),
         (DiscreteGaussian(0.5), gaussian(0.5)),
         (DiscreteGaussian(3.0), gaussian(3.0)),
+        (Poisson(1.0), poisson(1.0)),
     ],
     ids=str,
 )
@@ -189,6 +201,9 @@ def exact_distribution_function(distribution: Distribution) -> Callable[[int], m
             running += weight
             below.append(min(mpmath.mpf(1), running / total))  # the sum in steps may round above the sum at once
         return lambda k: below[k + reach]
+    if isinstance(distribution, Poisson):
+        mean = mpmath.mpf(distribution.mean)
+        return lambda k: mpmath.exp(-mean) * mpmath.fsum(mean**j / mpmath.factorial(j) for j in range(k + 1))
     assert isinstance(distribution, DiscreteLaplace | Geometric)
     p = mpmath.exp(-1 / mpmath.mpf(distribution.scale))
     if isinstance(distribution, Geometric):
@@ -200,6 +215,7 @@ BOUNDED = [
     *(DiscreteLaplace(scale) for scale in (0.01, 0.2, 1.0, 7.3, 60.0)),
     *(Geometric(scale) for scale in (0.01, 0.2, 1.0, 7.3, 60.0)),
     *(DiscreteGaussian(sigma) for sigma in (0.5, 1.0, 7.3, 20.0)),
+    *(Poisson(mean) for mean in (0.01, 1.0, 7.3)),
 ]
 NARROW_GAUSSIANS = [DiscreteGaussian(sigma) for sigma in (0.05, 0.15, 0.25, 0.33, 0.43)]
 
@@ -225,7 +241,7 @@ def test_no_word_is_taken_for_the_first_value_that_may_stand_for_a_smaller_one(
     distribution: Distribution, bits: int
 ) -> None:
     first, lower, upper = distribution.bounds(bits)
-    if isinstance(distribution, Geometric):
+    if isinstance(distribution, Geometric | Poisson):
         assert first == 0
     else:
         assert lower[0] == 0
@@ -379,6 +395,40 @@ def test_bits_and_words_are_uniform() -> None:
     for shift in (0, 30, 61):
         values = ((words >> np.uint64(shift)) & np.uint64(7)).astype(np.int64)
         assert agrees(values, lambda v: 1 / 8 if 0 <= v < 8 else 0.0)
+
+
+@pytest.mark.parametrize("end", [1, 2, 3, 7, 1000, 2**33 + 5, 3 << 61])
+def test_integers_below_an_end_are_uniform(end: int) -> None:
+    """In eight equal parts where there are as many; three times 2^61 makes a third of the words be drawn again."""
+    drawn = Source(b"below %d" % end).below(np.full(80_000, end, np.int64))
+    assert drawn.min() >= 0
+    assert drawn.max() < end
+    parts = min(end, 8)
+    cells = [int(part) for part in (drawn.astype(object) * parts // end)]
+    edges = [-(-part * end // parts) for part in range(parts + 1)]
+    shares = [(high - low) / end for low, high in pairwise(edges)]
+    assert agrees(np.array(cells), lambda part: shares[part] if 0 <= part < parts else 0.0) or parts == 1
+
+
+def test_orders_are_uniform_permutations() -> None:
+    source = Source(b"order")
+    places = {order: i for i, order in enumerate(permutations(range(3)))}
+    drawn = np.array([places[tuple(source.order(3).tolist())] for _ in range(12_000)])
+    assert agrees(drawn, lambda i: 1 / 6 if 0 <= i < 6 else 0.0)
+    assert sorted(source.order(1000).tolist()) == list(range(1000))
+
+
+def test_arrivals_are_independent_poisson_counts() -> None:
+    """Each place has its distribution, and two places together theirs."""
+    source, unit = Source(b"arrivals"), 2**32
+    weights = np.array([unit // 2, 0, 3 * unit, unit // 4 + 1])
+    counts = np.array([np.bincount(poisson_arrivals(weights, unit, source), minlength=4) for _ in range(20_000)])
+    assert not counts[:, 1].any()
+    for place in (0, 2, 3):
+        assert agrees(counts[:, place], poisson(weights[place] / unit))
+    assert agrees(counts[:, 0] + counts[:, 2], poisson(3.5)), "the sum of independent ones"
+    assert len(poisson_arrivals(np.zeros(0, np.int64), unit, source)) == 0
+    assert len(poisson_arrivals(np.zeros(3, np.int64), unit, source)) == 0
 
 
 def test_seeds_and_keys_have_their_size() -> None:

@@ -86,6 +86,10 @@ def plan(
     how: MethodOptions,
     reading: LogOptions,
     log: OptionalLogPaths = None,
+    wanted_size: Annotated[float | None, typer.Option(help="sampling: the smallest δ for so many tuples.")] = None,
+    wanted_recall: Annotated[
+        float | None, typer.Option(help="sampling: the smallest δ for this share of the frequent pairs.")
+    ] = None,
     recommend: Annotated[
         bool, typer.Option("--recommend", help="safelog-click: good settings for a wanted ε and queries per user.")
     ] = False,
@@ -103,14 +107,25 @@ def plan(
     if users is not None:
         check_whole(users, "users")
     how.users = None  # here it stands for a log
-    mechanism = how.build(assumption)
-    if log:
-        opened = reading.read(log)
-        show.problems(opened)
-        planned = mechanism.plan(opened)
-        opened.engine.close()
+    if wanted_size is None and wanted_recall is None:
+        mechanism = how.build(assumption)  # before a log is read: a wrong option should be told at once
+        opened = reading.read(log) if log else None
     else:
-        planned = mechanism.plan(users)
+        if not log or how.method != "sampling" or how.delta is not None:
+            raise InputError(
+                "--wanted-size and --wanted-recall look for δ of --method sampling: give a log and no --delta"
+            )
+        from searchveil.publish.sampling import smallest_exposure
+
+        opened = reading.read(log)
+        with show.steps() as step:
+            chosen = {name: getattr(how, name) for name in ("sampler", "support") if getattr(how, name) is not None}
+            how.delta = smallest_exposure(opened, size=wanted_size, recall=wanted_recall, progress=step, **chosen).delta
+        mechanism = how.build(assumption)
+    planned = mechanism.plan(users if opened is None else opened)
+    if opened is not None:
+        show.problems(opened)
+        opened.engine.close()
     record = planned.to_json()
     if recommend:
         from searchveil.publish.safelog_click import SafeLogClick

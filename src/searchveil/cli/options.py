@@ -76,7 +76,8 @@ class MethodOptions:
     """How to publish. An option that the method does not have is an error, not ignored."""
 
     method: Annotated[
-        str, _method("zealous, korolova, safelog-click, safelog-session, k-query, k-session or k-keyword.")
+        str,
+        _method("zealous, korolova, safelog-click, safelog-session, sampling, k-query, k-session or k-keyword."),
     ] = "zealous"
     item: Annotated[str | None, _method("keyword, query, pair, click or url.")] = None
     epsilon: Annotated[float | None, _method("ε of the guarantee.")] = None
@@ -107,6 +108,16 @@ class MethodOptions:
     sessions_per_user: Annotated[int | None, _method("SafeLog's l_s.")] = None
     queries_per_session: Annotated[int | None, _method("SafeLog's l_q.")] = None
     gap_minutes: Annotated[float | None, _method("SafeLog: silence that ends a session.")] = None
+    objective: Annotated[str | None, _method("Sampling: size, frequent, diversity or kl.")] = None
+    sampler: Annotated[str | None, _method("Sampling: poisson (ours) or multinomial (the paper's).")] = None
+    support: Annotated[float | None, _method("Sampling: from which share of all clicks a pair is frequent.")] = None
+    output_size: Annotated[float | None, _method("Sampling: |O| of frequent and kl; half of what fits.")] = None
+    seconds: Annotated[float | None, _method("Sampling: time to look for whole numbers.")] = None
+    noise_counts: Annotated[bool, _method("Sampling: the paper's noise on counts (errata H2).", "--noise-counts")] = (
+        False
+    )
+    noise_epsilon: Annotated[float | None, _method("Sampling: ε′ of that noise.")] = None
+    most_change: Annotated[float | None, _method("Sampling: d, by how much a user may move a count.")] = None
     k: Annotated[int | None, _method("k of the k-anonymity methods.", "--k")] = None
     assume: Annotated[str | None, _method("A public guess: users=N,items=N,exponent=X,held=N (items a user has).")] = (
         None

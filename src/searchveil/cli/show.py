@@ -82,8 +82,10 @@ def plan(plan: "Plan") -> None:
     if plan.method == "zealous":
         named["in the paper's terms τ'"] = f"{parameters['second_threshold'] - 1} (publish iff noisy > τ')"
     print(f"{plan.method}, item {plan.item}")
-    rows(named)
+    rows(named | {name.replace("_", " "): value for name, value in plan.figures.items()})
     print(plan.guarantee)
+    if plan.advice is not None:
+        print(f"Advice: {plan.advice}")
     if plan.claims:
         claims = ", ".join(f"{name.removeprefix('paper_')} {value:.6g}" for name, value in plan.claims.items())
         print(f"The paper claims for these parameters: {claims} (docs/errata.md says when that holds).")

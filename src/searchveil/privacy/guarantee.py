@@ -4,7 +4,7 @@ from dataclasses import asdict, dataclass
 from math import inf, isinf
 from typing import Any, Literal
 
-Notion = Literal["approximate", "probabilistic", "indistinguishable", "none"]
+Notion = Literal["approximate", "probabilistic", "indistinguishable", "sampling-step", "none"]
 Neighbours = Literal["add-remove", "replace-one"]
 
 NOTION_IN_WORDS = {
@@ -38,7 +38,8 @@ class Guarantee:
 
     @property
     def is_private(self) -> bool:
-        return self.notion != "none"
+        """Whether it is about the whole release; one about a step, with the rest taken as public, is not."""
+        return self.notion not in ("none", "sampling-step")
 
     def under(self, neighbours: Neighbours) -> "Guarantee":
         """The same release seen under another neighbour relation.
@@ -68,7 +69,8 @@ class Guarantee:
 
     def __str__(self) -> str:
         if not self.is_private:
-            return "This release is NOT differentially private. " + " ".join(self.caveats)
+            sentence = "This release is NOT differentially private. " + " ".join(self.caveats)
+            return " ".join([sentence, *(f"Not protected: {fact}." for fact in self.unprotected)])
         sentence = (
             f"The release is ({self.epsilon:.6g}, {self.delta:.6g})-{NOTION_IN_WORDS[self.notion]}: "
             f"{NEIGHBOURS_IN_WORDS[self.neighbours]} changes what may be published by no more than that."

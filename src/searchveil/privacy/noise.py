@@ -64,6 +64,22 @@ class Source:
             n -= batch
         return total
 
+    def below(self, ends: Integers) -> Integers:
+        """A uniform integer in 0 … end − 1 for each end; words past the last whole multiple are drawn again."""
+        bounds = ends.astype(np.uint64)
+        drawn = self.words(len(bounds)).copy()
+        last = np.uint64(2**64 - 1) - (np.uint64(2**64 - 1) % bounds + np.uint64(1)) % bounds
+        while len(again := np.flatnonzero(drawn > last)):
+            drawn[again] = self.words(len(again))
+        return (drawn % bounds).astype(np.int64)
+
+    def order(self, n: int) -> Integers:
+        """A uniform permutation of 0 … n − 1: the order of distinct random words."""
+        while True:
+            words = self.words(n)
+            if len(np.unique(words)) == n:
+                return np.argsort(words)
+
     def seed(self) -> int:
         """A fresh seed for a hash (63 bits, so that every engine can hold it as a signed integer)."""
         return self.bits(63)
@@ -199,6 +215,47 @@ class Geometric(Distribution):
             upper.append(one - (low >> _GUARD_BITS))
             low, high = (low * p_low) >> working, ((high * p_high) >> working) + 1
         return 0, lower, upper[1:]
+
+
+@dataclass(frozen=True)
+class Poisson(Distribution):
+    """P(X = j) = exp(-mean) mean^j / j!, for a moderate mean: the table has a few times as many entries."""
+
+    mean: float
+
+    @lru_cache(maxsize=8)  # noqa: B019
+    def bounds(self, bits: int) -> tuple[int, list[int], list[int]]:
+        working = bits + _GUARD_BITS
+        with _precision(working):
+            low, high = _scaled(_exp(-mpmath.iv.mpf(self.mean)), working)
+        times, over = self.mean.as_integer_ratio()
+        lower: list[int] = []
+        upper: list[int] = []
+        below_low = below_high = 0
+        while not upper or upper[-1] < 1 << bits:
+            below_low, below_high = below_low + low, below_high + high
+            lower.append(below_low >> _GUARD_BITS)
+            upper.append(min(1 << bits, (below_high >> _GUARD_BITS) + 1))
+            low, high = low * times // (over * len(lower)), -(-high * times // (over * len(lower)))
+        return 0, lower, upper
+
+
+_ARRIVALS_IN_A_UNIT = Poisson(1.0)
+
+
+def poisson_arrivals(weights: Integers, unit: int, source: Source) -> Integers:
+    """The places of a Poisson process: each place i appears Poisson(weights[i]/unit) times, independently, exactly.
+
+    Arrivals fall uniformly on a stretch of whole units, at a rate of one per unit, and keep the place they fall on.
+    """
+    ends = np.cumsum(weights)
+    total = int(ends[-1]) if len(ends) else 0
+    units = -(-total // unit)
+    if units * unit >= 2**63:
+        raise OverflowError(f"{units} expected arrivals are too many")
+    arrivals = int(_ARRIVALS_IN_A_UNIT.sample(units, source).sum())
+    fallen = source.below(np.full(arrivals, units * unit, np.int64))
+    return np.searchsorted(ends, fallen[fallen < total], "right")
 
 
 @dataclass(frozen=True)

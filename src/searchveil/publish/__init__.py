@@ -13,6 +13,7 @@ METHODS = {
     "korolova": "searchveil.publish.korolova:Korolova",
     "safelog-click": "searchveil.publish.safelog_click:SafeLogClick",
     "safelog-session": "searchveil.publish.safelog_session:SafeLogSession",
+    "sampling": "searchveil.publish.sampling:Sampling",
     "k-query": "searchveil.publish.k_query:KQuery",
     "k-session": "searchveil.publish.k_session:KSession",
     "k-keyword": "searchveil.publish.k_keyword:KKeyword",

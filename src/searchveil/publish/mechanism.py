@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from math import isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
@@ -33,15 +33,28 @@ class Plan:
     parameters: Mapping[str, Any]
     guarantee: Guarantee
     claims: Mapping[str, float] = field(default_factory=dict)  # what a paper says of these parameters, for comparison
+    figures: Mapping[str, Any] = field(default_factory=dict)  # how much can be published or, in a release, was
+    advice: str | None = None  # what to do instead, where these parameters make no sense
 
     def to_json(self) -> dict[str, Any]:
-        return {
+        record: dict[str, Any] = {
             "method": self.method,
             "item": self.item,
             "parameters": dict(self.parameters),
             "guarantee": self.guarantee.to_json(),
             **{name: value if isfinite(value) else None for name, value in self.claims.items()},  # JSON has no infinity
+            **self.figures,
         }
+        return record if self.advice is None else record | {"advice": self.advice}
+
+
+class Published(dict[str, pa.Table]):
+    """Tables with figures about them that only making them could tell."""
+
+    def __init__(self, tables: Mapping[str, pa.Table], figures: Mapping[str, Any], advice: str | None = None) -> None:
+        super().__init__(tables)
+        self.figures = figures
+        self.advice = advice
 
 
 @dataclass(frozen=True)
@@ -83,7 +96,7 @@ class Mechanism(ABC):
 
     @abstractmethod
     def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Mapping[str, pa.Table]:
-        """The tables to hand out. Every random choice a proof relies on comes from `source`."""
+        """The tables to hand out, perhaps as `Published`. Every random choice a proof relies on comes from `source`."""
 
     def check(self, log: SearchLog) -> None:  # noqa: B027 (most need nothing beyond users and queries)
         """Refuse a log that lacks what the mechanism needs, before anything is paid."""
@@ -105,7 +118,10 @@ class Mechanism(ABC):
         require_two_users(log)
         plan = self.prepare(self.plan(log), source)
         entry = ledger.reserve(plan) if ledger is not None else None
-        return Release(self.publish(log, plan, source, progress), plan, entry)
+        tables = self.publish(log, plan, source, progress)
+        if isinstance(tables, Published):
+            plan = replace(plan, figures=tables.figures, advice=tables.advice)
+        return Release(tables, plan, entry)
 
 
 AT_LEAST_TWO_USERS = "that the log has at least two users"

@@ -60,6 +60,8 @@ class Description:
         noise in the published count; without it the noisy count that was compared with T is itself published.
         """
         parameters = self.plan.parameters
+        if self.plan.guarantee.notion == "sampling-step":
+            return DRAWN
         threshold, scale = parameters.get("second_threshold"), parameters.get("noise_scale")
         if threshold is None or scale is None:
             return SELECTION_IN_GENERAL
@@ -83,6 +85,11 @@ class Description:
         )
 
 
+DRAWN = (
+    "A count says how often a pair was drawn for a user, not how often the user clicked it. Pairs were drawn as often "
+    "as suits the objective within the limit, so their relative frequencies are not those of the log unless the "
+    "objective keeps them."
+)
 SELECTION_IN_GENERAL = (
     "Where noise was added to a count, it is part of the published number. Where items were selected by a noisy count "
     "and that same count is published, low published counts are too high on average. An item that is missing may still "

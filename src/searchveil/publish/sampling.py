@@ -1,0 +1,308 @@
+"""Utility-maximising sampling (Hong et al. 2012): tuples of users, drawn so that nobody is likely to appear at all."""
+
+from dataclasses import dataclass, replace
+from functools import cached_property
+from math import expm1, floor, inf, nextafter
+from time import monotonic
+from typing import Any, ClassVar, Literal, get_args
+
+import numpy as np
+import pyarrow as pa
+
+from searchveil.errors import InputError
+from searchveil.items import CLICK
+from searchveil.log import SearchLog
+from searchveil.optimize.breach import Breach, for_recall, for_size
+from searchveil.optimize.certify import UNITS, Limit, LogOf, limit, quantize, repair, violated
+from searchveil.optimize.diversity import best_within
+from searchveil.optimize.integers import round_down_and_fill
+from searchveil.optimize.objectives import BELOW, KL, Diversity, Frequent, Objective, Size
+from searchveil.optimize.program import ClickCounts, Integers, Sampler, StagedClicks, click_counts
+from searchveil.optimize.sensitivity import bound_effects
+from searchveil.optimize.solution import Solution
+from searchveil.optimize.solve import relax
+from searchveil.privacy import calibrate
+from searchveil.privacy.guarantee import Guarantee
+from searchveil.privacy.noise import DiscreteLaplace, Source, poisson_arrivals
+from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Plan, Progress, Published, silent
+
+Goal = Literal["size", "frequent", "diversity", "kl"]
+
+CHOSEN_FROM_THE_LOG = (
+    "how many tuples of each pair are drawn, and which pairs there are: computed from the log and shown by the "
+    "release, so whoever knows the other users' histories may learn something about the last one"
+)
+NOISE_DOES_NOT_HELP = (
+    "Noise was added to these numbers as the paper has it. That is not differential privacy: all of them may move when "
+    "one user leaves, by up to d each, and who was removed beforehand depends on the log (docs/errata.md, H2)."
+)
+
+
+@dataclass(frozen=True)
+class Sampling(Mechanism):
+    """Draw users' clicks on shared pairs, as many of each pair as are best for the objective within the limit.
+
+    Every user appears with a probability of at most δ: exposure is limited to b = min(ε, ln 1/(1−δ)), where ε may be
+    left out. `sampler` "poisson" (ours) draws every user's clicks independently at a rate per pair; "multinomial" is
+    the paper's, a whole number of draws of each pair. `output_size` is |O| of `frequent` and `kl` (half of what fits,
+    if left out), `support` the relative frequency from which a pair counts as frequent, `seconds` the time to look for
+    whole numbers. With `noise_counts`, the paper's preprocessing and noise Lap(d/ε′) on the numbers of draws.
+    """
+
+    method: ClassVar[str] = "sampling"
+
+    delta: float
+    epsilon: float | None = None
+    objective: Goal = "size"
+    sampler: Sampler = "poisson"
+    support: float = 0.002
+    output_size: float | None = None
+    seconds: float = 10.0
+    noise_counts: bool = False
+    noise_epsilon: float = 1.0
+    most_change: float = 1.0
+
+    def __post_init__(self) -> None:
+        calibrate.check_delta(self.delta)
+        if self.epsilon is not None:
+            calibrate.check_epsilon(self.epsilon)
+        for name, value, known in (
+            ("objective", self.objective, get_args(Goal)),
+            ("sampler", self.sampler, get_args(Sampler)),
+        ):
+            if value not in known:
+                raise InputError(f"no {name} '{value}'; there are {', '.join(known)}")
+        if not 0 < self.support <= 1:
+            raise InputError(f"--support is a share of all clicks, above 0 and at most 1, not {self.support:g}")
+        if self.output_size is not None:
+            if self.objective not in ("frequent", "kl"):
+                raise InputError(f"the objective {self.objective} chooses its size itself; leave out --output-size")
+            if not 0 < self.output_size < inf:
+                raise InputError(f"--output-size must be above 0, not {self.output_size:g}")
+            if self.sampler == "multinomial" and self.output_size != floor(self.output_size):
+                raise InputError(f"whole draws make a whole --output-size, not {self.output_size:g}")
+        if not 0 <= self.seconds < inf:
+            raise InputError(f"--seconds must not be negative, not {self.seconds:g}")
+        if self.noise_counts:
+            if self.sampler != "multinomial" or self.objective != "size":
+                raise InputError("--noise-counts is the paper's: add --sampler multinomial --objective size")
+            calibrate.check_epsilon(self.noise_epsilon)
+            if not 0 < self.most_change < inf:
+                raise InputError(f"--most-change must be above 0, not {self.most_change:g}")
+
+    @cached_property
+    def b(self) -> Limit:
+        """How far a user may be exposed: the natural logarithm of 1/(1 − the probability of appearing)."""
+        return limit(inf if self.epsilon is None else self.epsilon, self.delta)
+
+    def plan(self, log: SearchLog | int | None = None) -> Plan:
+        b = float(self.b)
+        parameters: dict[str, Any] = {"objective": self.objective, "sampler": self.sampler, "exposure_limit": b}
+        if self.objective == "frequent":
+            parameters["support"] = self.support
+        if self.output_size is not None:
+            parameters["output_size"] = self.output_size
+        if self.noise_counts:
+            parameters |= {"noise_epsilon": self.noise_epsilon, "most_change": self.most_change}
+        chance = self.delta if isinstance(self.b, LogOf) else min(self.delta, nextafter(-expm1(-b), 1.0))
+        appears = f"a user who is in the log appears in it with a probability of at most {chance:.6g}"
+        guarantee = Guarantee(
+            notion="sampling-step",
+            epsilon=0.0,
+            delta=chance,
+            proof="docs/guarantees.md#sampling",
+            assumed_public=(
+                AT_LEAST_TWO_USERS,
+                "the counts x" if self.sampler == "multinomial" else "the rates r",
+                "the figures of the record: of users and pairs, of the program's optimum, of the expected output",
+            ),
+            unprotected=(CHOSEN_FROM_THE_LOG,),
+            caveats=(
+                f"Of the sampling step, with the counts x taken as public, {appears}, and removing her changes nothing "
+                "else.",
+                "The rows of one pseudonym are the true clicks of one person.",
+                *((NOISE_DOES_NOT_HELP,) if self.noise_counts else ()),
+            ),
+        )
+        users = log.users if isinstance(log, SearchLog) else log
+        if users is None:
+            return Plan(self.method, "click", parameters, guarantee)
+        most = users * b
+        return Plan(
+            self.method,
+            "click",
+            parameters,
+            guarantee,
+            figures={"users": users, "limit": most},
+            advice=_advice(most),
+        )
+
+    def check(self, log: SearchLog) -> None:
+        CLICK.check(log)
+
+    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Published:
+        progress("counting who clicked what")
+        clicks = click_counts(log)
+        if self.noise_counts:
+            clicks = self._bounded(clicks, progress)
+        counts = clicks.counts
+        solution = self._solved(counts, progress)
+        amounts = self._certified(counts, solution)
+        if self.noise_counts:
+            noise = DiscreteLaplace(self.most_change / self.noise_epsilon).sample(len(amounts), source)
+            amounts = repair(counts, self.sampler, np.maximum(amounts + noise, 0), self.b)
+        if len(exposed := violated(counts, self.sampler, amounts, self.b)):
+            raise RuntimeError(f"{len(exposed)} users would be exposed by more than the limit; nothing was drawn")
+        progress("drawing")
+        units = UNITS if self.sampler == "poisson" else 1
+        drawn = draw(self.sampler, amounts, source)
+        table = _tuples(clicks, drawn, pick_users(counts, drawn, source), log, source)
+        loads = counts.exposure(self.sampler) @ (amounts / units)
+        total = int(amounts.sum()) / units
+        figures = {
+            "total": total if units > 1 else int(total),
+            "limit": counts.users * float(self.b),
+            "upper_bound": solution.upper_bound,
+            "objective_value": solution.objective,
+            "gap": solution.gap,
+            "users": counts.users,
+            "pairs": counts.pairs,
+            "users_published": len(set(table["user"].to_pylist())),
+            "expected_users_exposed": float(-np.expm1(-loads).sum()),
+            "solver": solution.solver,
+        }
+        return Published({"data": table}, figures, _advice(counts.users * float(self.b)))
+
+    def _bounded(self, clicks: StagedClicks, progress: Progress) -> StagedClicks:
+        """The paper's preprocessing: without users who move a count by more than d."""
+
+        told_at = 0.0
+
+        def told(done: int, users: int) -> None:
+            nonlocal told_at
+            if monotonic() >= told_at + 2:
+                told_at = monotonic()
+                progress(f"how much does one user matter? {done:,} of {users:,} users in a row may stay")
+
+        kept = bound_effects(clicks.counts, self.sampler, self.b, self.most_change, progress=told)
+        return StagedClicks(kept.counts, clicks.pairs, clicks.numbers[kept.pairs])
+
+    def _solved(self, counts: ClickCounts, progress: Progress) -> Solution:
+        if not counts.pairs:
+            return Solution(np.zeros(0), 0.0, 0.0, "nothing to choose", 0.0)
+        b = float(self.b)
+        if self.objective == "diversity" and self.sampler == "multinomial":
+            progress("choosing pairs")
+            return best_within(counts, self.b, self.seconds)
+        total = self._output_size(counts, progress)
+        if total == 0:
+            return Solution(np.zeros(counts.pairs), 0.0, 0.0, "nothing fits", 0.0)
+        objective = self._objective(counts, total)
+        solution = relax(counts, self.sampler, objective, b, total=total, progress=progress)
+        if self.sampler == "multinomial":
+            progress("looking for whole numbers")
+            most = None
+            if isinstance(objective, Frequent):
+                most = np.where(objective.frequent, 2.0**62, np.ceil(objective.target) - 1).astype(np.int64)
+            whole = None if total is None else int(total)
+            solution = round_down_and_fill(
+                counts, solution, objective, self.b, seconds=self.seconds, total=whole, most=most
+            )
+        return self._still_infrequent(solution, objective) if isinstance(objective, Frequent) else solution
+
+    def _still_infrequent(self, solution: Solution, objective: Frequent) -> Solution:
+        """Without what makes an infrequent pair frequent in the output, as its size turned out."""
+        x: Any = solution.x
+        while (x[~objective.frequent] >= (bar := self.support * x.sum())).any() and bar > 0:
+            below = np.ceil(bar) - 1 if self.sampler == "multinomial" else BELOW * bar
+            x = np.where(objective.frequent, x, np.minimum(x, below)).astype(x.dtype)
+        return replace(solution, x=x, objective=objective.value(x.astype(np.float64)))
+
+    def _output_size(self, counts: ClickCounts, progress: Progress) -> float | None:
+        if self.objective not in ("frequent", "kl") or self.output_size is not None:
+            return self.output_size
+        half = relax(counts, self.sampler, Size(), float(self.b), progress=progress).objective / 2
+        return half if self.sampler == "poisson" else floor(half)
+
+    def _objective(self, counts: ClickCounts, total: float | None) -> Objective:
+        if self.objective == "frequent":
+            assert total is not None
+            return Frequent.of(counts, self.support, total)
+        if self.objective == "kl":
+            return KL.of(counts)
+        return Size() if self.objective == "size" else Diversity()
+
+    def _certified(self, counts: ClickCounts, solution: Solution) -> Integers:
+        """Whole draws, or amounts in units that can be judged exactly, lowered where a solver went too far."""
+        poisson = self.sampler == "poisson"
+        x = quantize(solution.x.astype(np.float64)) if poisson else solution.x.astype(np.int64)
+        return repair(counts, self.sampler, x, self.b)
+
+
+def smallest_exposure(
+    log: SearchLog,
+    *,
+    sampler: Sampler = "poisson",
+    size: float | None = None,
+    recall: float | None = None,
+    support: float = Sampling.support,
+    progress: Progress = silent,
+) -> Breach:
+    """The smallest b, with its δ, for a wanted size of the output, or for a wanted share of the frequent pairs."""
+    if (size is None) == (recall is None):
+        raise InputError("say what is wanted: --wanted-size N or --wanted-recall SHARE")
+    CLICK.check(log)
+    counts = click_counts(log).counts
+    if size is not None:
+        return for_size(counts, sampler, size, progress=progress)
+    assert recall is not None
+    return for_recall(counts, sampler, support, recall, progress=progress)
+
+
+def draw(sampler: Sampler, amounts: Integers, source: Source) -> Integers:
+    """The pairs of which a tuple is published, one entry for each."""
+    if sampler == "poisson":
+        return poisson_arrivals(amounts, UNITS, source)
+    return np.repeat(np.arange(len(amounts)), amounts)
+
+
+def pick_users(counts: ClickCounts, drawn: Integers, source: Source) -> Integers:
+    """For each drawn pair one of its users, with a probability in proportion to her clicks, exactly."""
+    by_pair = counts.matrix.tocsc()
+    until = np.cumsum(by_pair.data)
+    before = np.concatenate([[0], until])[by_pair.indptr[drawn]]
+    clicks = before + source.below(counts.totals[drawn])
+    users: Integers = by_pair.indices[np.searchsorted(until, clicks, "right")].astype(np.int64)
+    return users
+
+
+def _tuples(clicks: StagedClicks, drawn: Integers, users: Integers, log: SearchLog, source: Source) -> pa.Table:
+    """What is published: pseudonym, query, url and how often they were drawn together.
+
+    Pseudonyms are numbers in a random order, fresh for every release; the order of the rows goes by them.
+    """
+    held, times = np.unique(np.stack([users, drawn]), axis=1, return_counts=True)
+    people, person = np.unique(held[0], return_inverse=True)
+    pseudonyms = 1 + source.order(len(people))[person]
+    numbers = pa.array(np.unique(clicks.numbers[held[1]]))
+    wanted = log.engine.load(pa.table({"pair": numbers}))
+    texts = log.engine.fetch(clicks.pairs.semi_join(wanted, "pair")).sort_by("pair")
+    places = np.searchsorted(texts["pair"].to_numpy(), clicks.numbers[held[1]])
+    table = pa.table(
+        {
+            "user": pa.array(pseudonyms, pa.int64()),
+            "query": texts["query"].combine_chunks().take(places).cast(pa.string()),
+            "url": texts["url"].combine_chunks().take(places).cast(pa.string()),
+            "count": pa.array(times, pa.int64()),
+        }
+    )
+    return table.sort_by([("user", "ascending"), ("query", "ascending"), ("url", "ascending")])
+
+
+def _advice(most: float) -> str | None:
+    if most >= 1:
+        return None
+    return (
+        f"With this limit all tuples together can be {most:.3g} at most, less than one. A release of counts has no "
+        "such limit: try --method zealous --item click, or a larger δ."
+    )
