@@ -1,46 +1,17 @@
 """SafeLog on the command line: pools, plans, releases, exports and the attack; and every refusal in one line."""
 
-import gc
 import json
-import sys
-import traceback
-import warnings
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from commandline import Outcome, assert_refused, demo_log, entries, everything_in, new_ledger, succeed
-
-from searchveil.cli import main
+from commandline import assert_refused, demo_log, entries, everything_in, new_ledger, succeed
 
 CLICK = ("--method", "safelog-click")
 SESSION = ("--method", "safelog-session")
 ONE = ("--epsilon", "1", "--delta", "1e-6")
-
-
-@pytest.fixture
-def searchveil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
-    """The command in an empty folder, without a new process: most of these say no before they have done anything."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(*arguments: object) -> Outcome:
-        monkeypatch.setattr(sys, "argv", ["searchveil", *map(str, arguments)])
-        code: Any = 1
-        with warnings.catch_warnings():  # a process that ends need not close the engine of a log it refuses
-            warnings.filterwarnings("ignore", "Implicitly cleaning up", ResourceWarning)
-            try:
-                main()
-            except SystemExit as stop:
-                code = stop.code
-            except Exception:
-                traceback.print_exc()
-            gc.collect()
-        said = capsys.readouterr()
-        return Outcome(code, said.out, said.err)
-
-    return run
 
 
 def crowd(folder: Path, users: int = 60) -> Path:

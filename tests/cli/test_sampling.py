@@ -1,0 +1,104 @@
+"""Sampling on the command line: what it tells before and after, and every refusal in one line."""
+
+import json
+from math import log
+from pathlib import Path
+from typing import Any
+
+import pyarrow.parquet as pq
+import pytest
+from commandline import Outcome, assert_refused, demo_log, new_ledger
+
+SAMPLING = ("--method", "sampling")
+HALF = ("--epsilon", "1", "--delta", "0.5")
+
+
+@pytest.fixture
+def log_file() -> Path:
+    return demo_log(300)
+
+
+def done(said: Outcome) -> Outcome:
+    assert said.code == 0, said.err
+    return said
+
+
+@pytest.mark.parametrize("sampler", ["poisson", "multinomial"])
+@pytest.mark.parametrize("objective", ["size", "frequent", "diversity", "kl"])
+def test_a_release_reports_its_size_its_bound_and_its_limit(
+    searchveil: Any, log_file: Path, tmp_path: Path, sampler: str, objective: str
+) -> None:
+    chosen = ("--objective", objective, "--sampler", sampler, "--seconds", "1")
+    said = searchveil("release", log_file, *SAMPLING, *HALF, *chosen, "--out", "out", "--json")
+    record = done(said).json
+    assert record["limit"] == pytest.approx(record["users"] * log(2))
+    assert 0 < record["total"] <= record["limit"]
+    if objective == "size":
+        assert record["total"] <= record["upper_bound"] * (1 + 1e-6)
+    assert 0 < record["expected_users_exposed"] <= record["users"] / 2
+    assert record["guarantee"]["notion"] == "sampling-step"
+    table = pq.read_table(tmp_path / "out" / "data.parquet")
+    assert table.column_names == ["user", "query", "url", "count"]
+    assert record["rows"] == table.num_rows
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "NOT differentially private" in card
+    assert "with the counts x taken as public" in card
+    assert "expected_users_exposed" in card
+    assert "limit" in json.loads((tmp_path / "out" / "guarantee.json").read_text())
+
+
+def test_plan_tells_the_limit_before_anything_is_done_and_advises(searchveil: Any) -> None:
+    said = done(searchveil("plan", *SAMPLING, "--delta", "0.5", "--users", "1980")).out
+    assert "1,372" in said
+    said = done(searchveil("plan", *SAMPLING, "--delta", "1e-4", "--users", "1980")).out
+    assert "less than one" in said
+    assert "--method zealous" in said
+    record = done(searchveil("plan", *SAMPLING, "--delta", "1e-4", "--users", "1980", "--json")).json
+    assert record["limit"] == pytest.approx(0.198, abs=1e-3)
+    assert "zealous" in record["advice"]
+
+
+@pytest.mark.parametrize(("option", "wanted"), [("--wanted-size", "20"), ("--wanted-recall", "0.5")])
+def test_plan_finds_the_smallest_delta_for_what_is_wanted(
+    searchveil: Any, log_file: Path, option: str, wanted: str
+) -> None:
+    record = done(searchveil("plan", log_file, *SAMPLING, option, wanted, "--json")).json
+    assert 0 < record["guarantee"]["delta"] < 1
+    if option == "--wanted-size":
+        said = searchveil(
+            "release", log_file, *SAMPLING, "--delta", record["guarantee"]["delta"], "--out", "out", "--json"
+        )
+        assert done(said).json["total"] == pytest.approx(20, rel=1e-6)
+
+
+def test_the_papers_noise_says_what_it_is_worth(searchveil: Any, log_file: Path, tmp_path: Path) -> None:
+    chosen = ("--sampler", "multinomial", "--noise-counts", "--most-change", "3", "--seconds", "1")
+    done(searchveil("release", log_file, *SAMPLING, *HALF, *chosen, "--out", "out"))
+    assert "docs/errata.md, H2" in (tmp_path / "out" / "README.md").read_text()
+
+
+def test_a_ledger_refuses_it(searchveil: Any, log_file: Path, tmp_path: Path) -> None:
+    said = searchveil("release", log_file, *SAMPLING, *HALF, "--out", "out", "--ledger", new_ledger(tmp_path))
+    assert_refused(said, "without differential privacy", code=3)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        ((), "sampling needs --delta"),
+        (("--delta", "0.5", "--objective", "fame"), "no objective 'fame'"),
+        (("--delta", "0.5", "--sampler", "dice"), "no sampler 'dice'"),
+        (("--delta", "0.5", "--noise-counts"), "--sampler multinomial"),
+        (("--delta", "0.5", "--k", "3"), "sampling has no --k"),
+        (("--delta", "0.5", "--objective", "kl", "--output-size", "1e9"), "does not fit"),
+    ],
+)
+def test_what_is_refused(searchveil: Any, log_file: Path, arguments: tuple[str, ...], message: str) -> None:
+    assert_refused(searchveil("release", log_file, *SAMPLING, *arguments, "--out", "out"), message)
+
+
+def test_wanted_sizes_need_a_log_and_no_delta(searchveil: Any, log_file: Path) -> None:
+    assert_refused(searchveil("plan", *SAMPLING, "--wanted-size", "10"), "give a log and no --delta")
+    assert_refused(
+        searchveil("plan", log_file, *SAMPLING, "--delta", "0.5", "--wanted-size", "10"), "give a log and no --delta"
+    )
