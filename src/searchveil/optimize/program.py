@@ -25,6 +25,11 @@ class ClickCounts:
 
     matrix: Any  # scipy.sparse.csr_array of int64, users × pairs
 
+    def __post_init__(self) -> None:
+        # The condition that protects people is judged on these arrays; nobody who borrows them may write to them.
+        for part in (self.matrix.data, self.matrix.indices, self.matrix.indptr):
+            part.setflags(write=False)
+
     @classmethod
     def of(cls, users: npt.ArrayLike, pairs: npt.ArrayLike, counts: npt.ArrayLike) -> "ClickCounts":
         """From parallel lists; users and pairs are numbered from 0 without gaps."""
@@ -69,6 +74,7 @@ class StagedClicks:
 
     counts: ClickCounts
     pairs: ir.Table  # pair, query, url
+    numbers: Integers  # under which the counts' pairs are in that table
 
 
 def click_counts(log: SearchLog) -> StagedClicks:
@@ -85,4 +91,5 @@ def click_counts(log: SearchLog) -> StagedClicks:
     users = engine.stage(users.mutate(number=ibis.row_number().over(order_by="user")))
     numbered = engine.fetch(kept.join(users, "user").select("number", "pair", "count"))
     columns = [numbered[name].to_numpy() for name in ("number", "pair", "count")]
-    return StagedClicks(ClickCounts.of(*columns), pairs)
+    counts = ClickCounts.of(*columns)
+    return StagedClicks(counts, pairs, np.arange(counts.pairs))

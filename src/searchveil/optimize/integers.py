@@ -1,0 +1,289 @@
+"""Integer counts for the multinomial sampler: floor a relaxation, fill what flooring left over, then search nearby.
+
+Flooring alone throws away half: at a limit of ln 2 most counts are 0 or 1 and the relaxation's are fractions. The
+search is a large-neighbourhood one: some pairs that share users are set free, the rest stays, and HiGHS solves the
+small integer program in between to the end.
+"""
+
+from dataclasses import dataclass
+from time import monotonic
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from searchveil.errors import InputError
+from searchveil.optimize.certify import Limit, LogOf, check_limit, exposure_above, for_search, repair, round_down
+from searchveil.optimize.highs import FEASIBLE_WITHIN, integer_program
+from searchveil.optimize.objectives import Objective
+from searchveil.optimize.program import ClickCounts, Integers, Reals
+from searchveil.optimize.solution import Solution
+from searchveil.optimize.solve import relax
+
+TOLERANCE = 1e-12  # of float loads, as a share of the limit; `repair` has the last word
+NEARLY = 0.95  # as good as the best, to be served in the same round
+FIRST_NEIGHBOURHOOD = 30  # pairs with draws that are set free together
+PATIENCE = 0.1  # seconds for one neighbourhood; easy ones grow, hard ones shrink
+BRANCHES = 100  # users or pairs to look beyond when a neighbourhood grows: popular pairs lead everywhere
+NEARER = 1e-4  # what one more unit towards the total is worth, as a share of the largest gain
+WINDOW = 4  # how many units a count may move by in one step
+
+
+def round_down_and_fill(
+    counts: ClickCounts,
+    relaxed: Solution,
+    objective: Objective,
+    b: Limit,
+    *,
+    seconds: float,
+    seed: int = 0,
+    total: int | None = None,
+    most: Integers | None = None,
+) -> Solution:
+    """Integer counts of great value, certified, after about so many seconds; the bound is the relaxation's.
+
+    With a total, Σx is at most that. It is less where nothing more was found to fit, or only what the objective would
+    suffer from: the relaxation spreads fractions over pairs of which no whole draw is private.
+    """
+    began = monotonic()
+    program = Program.of(counts, objective, b, total, most)
+    x = repair(counts, "multinomial", np.minimum(round_down(relaxed.x), program.most), b)
+    starts = fill(program, program.shortened(x)), fill(program, np.zeros_like(x))
+    x = search(program, max(starts, key=program.worth), until=began + seconds, seed=seed)
+    x = fill(program, repair(counts, "multinomial", x, b))
+    x = repair(counts, "multinomial", x, b)
+    value, bound = objective.value(x.astype(np.float64)), relaxed.upper_bound
+    if total is not None and x.sum() < total:
+        bound = max(bound, _bound_of_fewer(counts, program, b))
+    return Solution(x, value, bound, "rounding and neighbourhood search", monotonic() - began)
+
+
+def _bound_of_fewer(counts: ClickCounts, program: "Program", b: Limit) -> float:
+    """What no output beats, whatever its size: near the limit a smaller one can be better than one of the total."""
+    objective = program.objective
+    alone = objective.value(objective.best_response(np.zeros(counts.pairs), program.most.astype(np.float64)))
+    if objective.total is not None:
+        return alone
+    return min(alone, relax(counts, "multinomial", objective, b).upper_bound)
+
+
+@dataclass(frozen=True)
+class Program:
+    """What the steps share. Left out: users whom no choice could expose too much, entries of pairs never drawn."""
+
+    objective: Objective
+    limit: float
+    margin: float  # to stay clear of the limit by, where HiGHS's tolerance would otherwise break it
+    rows: Any  # csr: exposure of users by pairs
+    columns: Any  # csc of the same
+    most: Integers  # of each pair alone
+    total: int | None
+
+    @classmethod
+    def of(
+        cls, counts: ClickCounts, objective: Objective, b: Limit, total: int | None = None, most: Integers | None = None
+    ) -> "Program":
+        check_limit(b)
+        if total is not None and total < 0:
+            raise InputError(f"the output size must not be negative, not {total}")
+        limit = for_search(b, TOLERANCE)
+        exposed = exposure_above(counts, "multinomial")
+        largest = exposed.max(axis=0).toarray().ravel()
+        alone = np.zeros(counts.pairs, np.int64)  # and so it stays for a pair that nobody holds
+        alone[largest > 0] = np.floor(limit / largest[largest > 0])
+        if most is not None:
+            alone = np.minimum(alone, most)
+        exposed.data[alone[exposed.indices] == 0] = 0
+        exposed.eliminate_zeros()
+        rows = exposed[np.flatnonzero(exposed @ alone.astype(np.float64) > limit)]
+        margin = 0.0 if isinstance(b, LogOf) else 4 * FEASIBLE_WITHIN
+        return cls(objective, limit, margin, rows, rows.tocsc(), alone, total)
+
+    def slack(self, x: Integers) -> Reals:
+        left: Reals = self.limit - self.rows @ x.astype(np.float64)
+        return left
+
+    def missing(self, x: Integers) -> int:
+        """How many draws the total still asks for or allows."""
+        return int(self.most.sum() if self.total is None else self.total) - int(x.sum())
+
+    def gain(self, x: Integers, units: Integers | int = 1) -> Reals:
+        """What so many units more of each pair are worth."""
+        before = x.astype(np.float64)
+        return self.objective.values(before + units) - self.objective.values(before)
+
+    def worth(self, x: Integers) -> tuple[float, int]:
+        """To compare by: the objective and, where it sees no difference, how much of the total is reached."""
+        return self.objective.value(x.astype(np.float64)), (0 if self.total is None else int(x.sum()))
+
+    def users_of(self, pairs: Integers) -> Integers:
+        return _different(self.columns[:, pairs].indices, self.rows.shape[0])
+
+    def pairs_of(self, users: Integers) -> Integers:
+        return _different(self.rows[users].indices, self.rows.shape[1])
+
+    def shortened(self, x: Integers) -> Integers:
+        """Not more than the total: the units go that are worth the least."""
+        x = x.copy()
+        while (excess := -self.missing(x)) > 0:
+            held = np.flatnonzero(x)
+            x[held[np.argsort(-self.gain(x, -1)[held], kind="stable")[:excess]]] -= 1
+        return x
+
+
+def fill(program: Program, x: Integers) -> Integers:
+    """Add units while any fits, those first that gain the most for the exposure they use up.
+
+    In rounds, so that it can be done on arrays: pairs nearly as good as the best are ranked, and those get their units
+    at once whose users have room for them even if every better one got its units too.
+    """
+    x, slack = x.copy(), program.slack(x)
+    users = np.repeat(np.arange(program.rows.shape[0]), np.diff(program.rows.indptr))
+    pairs, exposed = program.rows.indices, program.rows.data
+    allowed = x < program.most
+    while (missing := program.missing(x)) > 0:
+        gain = program.gain(x)
+        allowed &= (x < program.most) & ((gain > 0) | ((gain == 0) & (program.total is not None)))
+        fits = np.floor(slack[users] / exposed).astype(np.int64)
+        allowed[pairs[fits < 1]] = False
+        if not allowed.any():
+            break
+        kept = allowed[pairs]
+        users, pairs, exposed, fits = users[kept], pairs[kept], exposed[kept], fits[kept]
+        cost = np.bincount(pairs, exposed / slack[users], minlength=len(x)) + 1e-9
+        rate = gain / cost
+        good = np.flatnonzero(allowed & (rate >= NEARLY * rate[allowed].max()))
+        best_first = good[np.argsort(np.where(gain[good] > 0, -rate[good], cost[good]), kind="stable")]
+        rank = np.full(len(x), -1)
+        rank[best_first] = np.arange(len(good))
+        units = program.most - x
+        np.minimum.at(units, pairs, fits)
+        units = np.maximum(units // 4, 1)
+        units[program.gain(x + units - 1) < NEARLY * gain] = 1
+        ranked = np.flatnonzero(rank[pairs] >= 0)
+        ranked = ranked[np.argsort(users[ranked] * np.int64(len(x)) + rank[pairs[ranked]])]
+        their_users, their_pairs = users[ranked], pairs[ranked]
+        added = np.zeros_like(x)
+        added[good] = units[good]
+        sure = _sure_to_fit(their_users, exposed[ranked] * units[their_pairs], slack)
+        added[their_pairs[~sure]] = 0
+        before = np.cumsum(added[best_first]) - added[best_first]
+        added[best_first] = np.clip(missing - before, 0, added[best_first])
+        x += added
+        slack -= np.bincount(their_users, exposed[ranked] * added[their_pairs], minlength=len(slack))
+    return x
+
+
+def _sure_to_fit(users: Integers, wanted: Reals, slack: Reals) -> npt.NDArray[np.bool_]:
+    """Which wishes their user has room for together with her wishes before; the first one is known to fit."""
+    first = np.diff(users, prepend=-1) > 0
+    sums = np.cumsum(wanted)
+    before = np.repeat((sums - wanted)[first], np.diff(np.flatnonzero(first), append=len(users)))
+    rounding = 1e-15 * sums * np.sqrt(len(users)) + 1e-12  # generous: who is in doubt has another turn
+    sure: npt.NDArray[np.bool_] = first | (sums - before + rounding <= slack[users])
+    return sure
+
+
+def search(program: Program, x: Integers, *, until: float, seed: int) -> Integers:
+    """Better counts by solving one neighbourhood after the other, until that time of the monotonic clock."""
+    chance = np.random.default_rng(seed)
+    size = FIRST_NEIGHBOURHOOD
+    while (now := monotonic()) < until and x.any():
+        freed = _neighbours(program, x, size, chance)
+        candidate, solved, effort = _best_nearby(program, x, freed, seconds=min(until - now, PATIENCE), seed=seed)
+        if solved and len(freed) == np.count_nonzero(x) and program.worth(candidate) <= program.worth(x):
+            break
+        if program.worth(candidate) >= program.worth(x):  # equal ones too: they lead elsewhere
+            x = candidate
+        if effort > PATIENCE / 2:
+            size = max(size * 3 // 4, 4)
+        elif effort < max(PATIENCE / 8, (monotonic() - now) / 2):  # also where setting up takes most of the time
+            size = size * 5 // 4
+    return x
+
+
+def _neighbours(program: Program, x: Integers, size: int, chance: np.random.Generator) -> Integers:
+    """So many pairs with draws that compete for the same users, around one chosen at random."""
+    drawn = np.flatnonzero(x)
+    if size >= len(drawn):
+        return drawn
+    freed = drawn[chance.integers(len(drawn), size=1)]
+    while len(freed) < size:
+        branch = chance.permutation(freed)[:BRANCHES]
+        rivals = chance.permutation(program.pairs_of(program.users_of(branch)))[:BRANCHES]
+        near = program.pairs_of(chance.permutation(program.users_of(rivals))[:BRANCHES])
+        near = np.setdiff1d(near[x[near] > 0], freed)
+        if not len(near):  # all of an island: on to the next
+            near = np.setdiff1d(drawn, freed)
+            near = near[chance.integers(len(near), size=1)]
+        freed = np.append(freed, chance.permutation(near)[: size - len(freed)])
+    return freed
+
+
+def _best_nearby(
+    program: Program, x: Integers, freed: Integers, *, seconds: float, seed: int
+) -> tuple[Integers, bool, float]:
+    """The best counts when only these pairs give up draws, whether that was solved to the end, and in which time."""
+    base = x.copy()
+    base[freed] = np.maximum(x[freed] - WINDOW, 0)
+    slack = program.slack(base)
+    rivals = np.union1d(freed, program.pairs_of(program.users_of(freed)))
+    fits = _fitting(program, slack, rivals)
+    room = np.minimum(np.minimum(fits, program.most[rivals] - base[rivals]), x[rivals] - base[rivals] + WINDOW)
+    movable, room = rivals[room > 0], room[room > 0]
+    pairs, gains, upper = _steps(program, base, movable, room)
+    gains = gains / np.abs(gains).max(initial=1e-300)
+    if program.total is not None:
+        gains = gains + NEARER
+    now = np.zeros(len(pairs), np.int64)
+    spread = (x - base)[movable]
+    for j, pair in enumerate(np.searchsorted(movable, pairs)):
+        now[j] = min(spread[pair], upper[j])
+        spread[pair] -= now[j]
+    matrix = program.columns[:, pairs].tocsr()
+    touched = np.flatnonzero(matrix @ upper.astype(np.float64) > slack - program.margin)
+    matrix = matrix[touched]
+    limits = np.maximum(slack[touched] - program.margin, matrix @ now.astype(np.float64))
+    if program.total is not None:
+        matrix = sparse.vstack([matrix, np.ones((1, len(pairs)))], format="csr")
+        limits = np.append(limits, program.missing(base))
+    began = monotonic()
+    units, objective, bound = integer_program(
+        gains, matrix, limits, upper.astype(np.float64), seconds=seconds, start=now, seed=seed
+    )
+    effort = monotonic() - began
+    found = base.copy()
+    np.add.at(found, pairs, units)
+    feasible = program.slack(found).min(initial=0) >= -TOLERANCE / 10
+    return (found if feasible else x), bound - objective < 1e-6 * max(1, abs(bound)), effort
+
+
+def _fitting(program: Program, slack: Reals, pairs: Integers) -> Integers:
+    """How many units of each pair alone the slack has room for."""
+    columns = program.columns[:, pairs]
+    room = np.full(len(pairs), np.iinfo(np.int64).max)
+    units = np.floor(slack[columns.indices] / columns.data).astype(np.int64)
+    np.minimum.at(room, np.repeat(np.arange(len(pairs)), np.diff(columns.indptr)), units)
+    return room
+
+
+def _steps(program: Program, base: Integers, pairs: Integers, room: Integers) -> tuple[Integers, Reals, Integers]:
+    """Units as columns of a linear program, the most valuable of a pair first; units of equal value share a column."""
+    gains = np.empty((len(pairs), 2 * WINDOW))
+    for unit in range(2 * WINDOW):
+        gains[:, unit] = program.gain(base + unit)[pairs]
+    there = np.arange(2 * WINDOW) < room[:, None]
+    new = there & np.append(
+        np.ones((len(pairs), 1), bool), np.diff(gains, axis=1) < -1e-12 * np.abs(gains[:, 1:]), axis=1
+    )
+    starts = np.flatnonzero(new.ravel())
+    upper = np.add.reduceat(there.ravel().astype(np.int64), starts) if len(starts) else np.zeros(0, np.int64)
+    return np.repeat(pairs, new.sum(axis=1)), gains.ravel()[starts], upper
+
+
+def _different(numbers: Integers, below: int) -> Integers:
+    """The different ones in order; np.unique takes a hundred times as long."""
+    seen = np.zeros(below, bool)
+    seen[numbers] = True
+    return np.flatnonzero(seen)

@@ -1,0 +1,29 @@
+"""What a solver hands back: an answer, and a proof of how far from the best it can be."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from searchveil.optimize.program import Integers, Reals
+
+Progress = Callable[[str], None]
+
+
+def silent(step: str) -> None:
+    """The progress of a caller who does not want to hear about it."""
+
+
+@dataclass(frozen=True)
+class Solution:
+    """A feasible x. No feasible x of the program that was solved does better than `upper_bound`."""
+
+    x: Reals | Integers
+    objective: float
+    upper_bound: float  # by weak duality, or a solver's own bound
+    solver: str  # for people: "HiGHS interior point", "first order", "greedy"
+    seconds: float
+
+    @property
+    def gap(self) -> float:
+        """How much better an answer could at most be, as a share of the upper bound."""
+        missing = self.upper_bound - self.objective
+        return missing / abs(self.upper_bound) if self.upper_bound else missing and float("inf")
