@@ -1,0 +1,163 @@
+"""Was it worth it? A release held against the log it came from, by every measure and application that it serves."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from searchveil.errors import InputError
+from searchveil.lab.applications import APPLICATIONS, Application, application_named
+from searchveil.lab.folder import release_record
+from searchveil.lab.measures import MEASURES, measure_named
+from searchveil.lab.measures.compare import COUNTED, Top, in_both, top_items
+from searchveil.lab.measures.count_distribution import distribution
+from searchveil.lab.measures.coverage import coverage
+from searchveil.lab.split import split
+from searchveil.lab.testset import TestSet
+from searchveil.lab.view import CALLED, View
+from searchveil.log import SearchLog
+from searchveil.publish.mechanism import Progress, Release, silent
+
+WARNING = (
+    "These figures compare the release with private data. They are not covered by the guarantee: keep them to "
+    "yourself, or publish them knowing that they tell something more about the log."
+)
+IN_SAMPLE = (
+    "The searches to test on are those of a fifth of the log's own users, whom the original and the release both saw: "
+    "scores are higher than on searches that neither knows."
+)
+POINTS = 500  # of a chart: as many as an eye can use
+DEEPEST = 100_000  # the last rank that charts look at
+
+Scores = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """What a release keeps (`measures`), and what it is good for beside the original (`applications`)."""
+
+    applications: Mapping[str, Mapping[str, Scores]]  # name → "original" and "release" → scores
+    measures: Mapping[str, Scores]
+    skipped: Mapping[str, str]  # name → what there is not
+    in_sample: bool
+    charts: Mapping[str, Any]
+
+    @property
+    def warning(self) -> str:
+        return f"{WARNING} {IN_SAMPLE}" if self.in_sample and self.applications else WARNING
+
+    def to_json(self) -> dict[str, Any]:
+        return asdict(self) | {"warning": self.warning}
+
+
+def evaluate(
+    release: str | Path | Release,
+    log: SearchLog,
+    *,
+    applications: Sequence[str] | None = None,
+    test: SearchLog | None = None,
+    seed: int = 1,
+    progress: Progress = silent,
+) -> Evaluation:
+    """Compare a release, or its folder, with the log it was made of.
+
+    Every application is tried unless some are named. They are tested on searches of `test`, which should be of users
+    that neither the release nor the log has; without it, on those of a fifth of the log's users.
+    """
+    names = list(APPLICATIONS) if applications is None else list(applications)
+    running = {name: application_named(name)() for name in names}  # a wrong name is an error before any work
+    if test is not None and test.engine is not log.engine:
+        raise InputError("the test log and the log are in different engines; read both with the same engine")
+    original, released = View.of_log(log), View.of_release(release, log.engine)
+    if not released.tables:
+        raise InputError("the release has no table that can be compared with a log: no counts of queries or clicks")
+
+    measures, unmeasured = _measure(original, released, progress)
+    scores, untried = _try(running, original, released, test or split(log, seed=seed)[1], seed, progress)
+    progress("drawing charts")
+    charts = _charts(original, released, _item_of(release))
+    return Evaluation(scores, measures, unmeasured | untried, test is None, charts)
+
+
+def _measure(original: View, release: View, progress: Progress) -> tuple[dict[str, Scores], dict[str, str]]:
+    """The figures by measure, and why there are none of the others."""
+    measures: dict[str, Scores] = {}
+    skipped: dict[str, str] = {}
+    for name in MEASURES:
+        measure = measure_named(name)()
+        if missing := _missing(measure.needs, original, release):
+            skipped[name] = missing
+            continue
+        progress(f"measuring {name.replace('-', ' ')}")
+        if figures := measure.measure(original, release):
+            measures[name] = figures
+        else:
+            skipped[name] = "the log and the release share nothing that it could compare"
+    return measures, skipped
+
+
+def _try(
+    running: Mapping[str, Application], original: View, release: View, test: SearchLog, seed: int, progress: Progress
+) -> tuple[dict[str, dict[str, Scores]], dict[str, str]]:
+    """The scores by application, and why there are none of the others."""
+    reasons = {name: _missing(application.needs, original, release) for name, application in running.items()}
+    skipped = {name: missing for name, missing in reasons.items() if missing is not None}
+    able = {name: application for name, application in running.items() if name not in skipped}
+    if not able:
+        return {}, skipped
+    if not test.engine.value(test.table.limit(1).count()):
+        return {}, skipped | dict.fromkeys(able, f"{test.source} has no searches")
+    progress("drawing the searches to test on")
+    asked = TestSet.draw(test, original=original, seed=seed)
+    scores: dict[str, dict[str, Scores]] = {}
+    for name, application in able.items():
+        progress(f"trying {name.replace('-', ' ')}")
+        scores[name] = {"original": application.run(original, asked), "release": application.run(release, asked)}
+    return scores, skipped
+
+
+def _missing(needs: Sequence[str], original: View, release: View) -> str | None:
+    """What is not there that is needed, in words; None where all of it is."""
+    for side, view in (("release", release), ("log", original)):
+        if lacking := [CALLED[name] for name in needs if not view.has(name)]:
+            return f"the {side} has no {' and no '.join(lacking)}"
+    return None
+
+
+def _item_of(release: str | Path | Release) -> str:
+    item = release.plan.item if isinstance(release, Release) else str(release_record(release).get("item", ""))
+    return {"pair": "transition", "session": "transition"}.get(item, item)
+
+
+def _charts(original: View, release: View, item: str) -> dict[str, Any]:
+    """The data of the charts, about the kind of item that was published, or the first that can be compared."""
+    shared = in_both(original, release)
+    table = item if item in shared else next((table for table in COUNTED if table in shared), None)
+    if table is None:
+        return {"item": None, "count_distribution": {"original": [], "release": []}, "coverage": [], "frequency": []}
+    top = top_items(original, release, table, DEEPEST)
+    return {
+        "item": table,
+        "count_distribution": {
+            "original": [list(point) for point in distribution(original, table)],
+            "release": [list(point) for point in distribution(release, table)],
+        },
+        "coverage": [[j, coverage(top.first(j))] for j in _spread(len(top))],
+        "frequency": _frequency(top),
+    }
+
+
+def _frequency(top: Top) -> list[list[float]]:
+    """(original share, release share) of published items; what is missing is the coverage chart's to show."""
+    places = np.flatnonzero(top.published)
+    original, release = top.original_shares[places], top.release_shares[places]
+    return [[float(original[j - 1]), float(release[j - 1])] for j in _spread(len(places))]
+
+
+def _spread(last: int) -> Iterable[int]:
+    """Up to POINTS different ranks from the first to the last, dense where ranks are low, as on a logarithmic axis."""
+    if last <= POINTS:
+        return range(1, last + 1)
+    return [int(rank) for rank in np.unique(np.geomspace(1, last, POINTS).round())]

@@ -1,0 +1,16 @@
+"""The pairs of query and url that the sampling paper (Hong et al. 2012) compares: those of at least two users.
+
+No method that protects a user can keep the pairs of one alone, so the paper drops them first and counts them nowhere.
+"""
+
+import ibis
+import ibis.expr.types as ir
+
+from searchveil.lab.view import KEYS, View
+
+
+def shared_clicks(original: View) -> ir.Table:
+    """(query, url, count) of a log's view, inside the engine."""
+    history = original.tables["history"]  # holds a user's pair once
+    pairs = history.group_by(list(KEYS["click"])).agg(users=history.count(), count=history["count"].sum().cast("int64"))
+    return pairs.filter(ibis._["users"] >= 2).drop("users")

@@ -1,0 +1,218 @@
+"""What the holder of some searches can count: the same tables of a release and of the original log."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cache, partial
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import ibis
+import ibis.expr.types as ir
+
+from searchveil.engine import Engine
+from searchveil.items.item import normal_query
+from searchveil.lab.folder import released_tables
+from searchveil.log import SearchLog
+from searchveil.log.sessions import number_sessions
+
+if TYPE_CHECKING:
+    from searchveil.publish.mechanism import Release
+
+# The columns that name an item, table by table; each table has `count` (int64) beside them.
+KEYS: Mapping[str, tuple[str, ...]] = {
+    "query": ("query",),
+    "keyword": ("keyword",),
+    "click": ("query", "url"),
+    "url": ("url",),
+    "transition": ("query", "next"),
+    "session": ("session",),  # an array of queries in their order
+    "user": ("user",),
+    "history": ("user", "query", "url"),  # whose clicks: known of a log, and of a release that samples users
+}
+CALLED: Mapping[str, str] = {
+    "query": "queries",
+    "keyword": "keywords",
+    "click": "clicks",
+    "url": "urls",
+    "transition": "query transitions",
+    "session": "sessions",
+    "user": "users",
+    "history": "clicks by user",
+}
+Recipe = Callable[["Tables"], ir.Table]
+
+
+class Tables(Mapping[str, ir.Table]):
+    """Tables by name, each computed inside the engine when it is first asked for, and kept there."""
+
+    def __init__(self, engine: Engine, recipes: Mapping[str, Recipe]) -> None:
+        self._engine, self._recipes = engine, recipes
+        self._kept: dict[str, ir.Table] = {}
+
+    def __getitem__(self, name: str) -> ir.Table:
+        if name not in self._kept:
+            self._kept[name] = self._engine.stage(self._recipes[name](self))
+        return self._kept[name]
+
+    def __contains__(self, name: object) -> bool:  # the inherited way would compute the table
+        return name in self._recipes
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._recipes)
+
+    def __len__(self) -> int:
+        return len(self._recipes)
+
+
+@dataclass(frozen=True, eq=False)
+class View:
+    """Counts that can be read off a release, or off the original log looked at in the same way.
+
+    `tables` holds any of those in KEYS, texts in normal form. Counts of a log are occurrences: submissions, clicks.
+    A mechanism may have counted users instead, so views are compared by relative frequencies or after rescaling.
+    """
+
+    engine: Engine
+    tables: Mapping[str, ir.Table]
+    users: int | None = None  # known of the original log only
+
+    def has(self, *names: str) -> bool:
+        return all(name in self.tables for name in names)
+
+    @classmethod
+    def of_log(cls, log: SearchLog) -> "View":
+        return cls(log.engine, Tables(log.engine, _with_derived(_of_log(log))), log.users)
+
+    @classmethod
+    def of_release(cls, release: "str | Path | Release", engine: Engine) -> "View":
+        """From a release folder or a Release. To be joined with the view of a log, it needs that log's engine."""
+        recipes: dict[str, Recipe] = {}
+        for table in released_tables(release, engine):
+            recipes = _published(table) | recipes  # the main table comes first and wins
+        return cls(engine, Tables(engine, _with_derived(recipes)))
+
+
+def _of_log(log: SearchLog) -> dict[str, Recipe]:
+    engine, columns = log.engine, log.table.columns
+
+    @cache
+    def searches() -> ir.Table:
+        """A row for each submission; in a log without times, for each row. Those of unknown time count once a query."""
+        timed = "time" in columns
+        rows = normal_query(log.table.select("user", "query", *(["time"] if timed else [])), log.normalization)
+        staged = engine.stage(rows.distinct() if timed else rows)
+        return staged.filter(staged["query"] != "")
+
+    @cache
+    def in_sessions() -> ir.Table:
+        numbered = number_sessions(searches().filter(searches()["time"].notnull()))
+        in_order = ibis.window(group_by=["user", "session"], order_by=["time", "query"])
+        return engine.stage(numbered.mutate(position=ibis.row_number().over(in_order)).drop("time"))
+
+    def history(_: Tables) -> ir.Table:
+        clicked = log.table.filter(log.table["url"] != "").select("user", "query", "url")  # nor is it missing then
+        staged = engine.stage(_occurrences(normal_query(clicked, log.normalization), *KEYS["history"]))
+        return staged.filter(staged["query"] != "")
+
+    recipes: dict[str, Recipe] = {
+        "user": lambda _: _occurrences(log.table, "user"),
+        "query": lambda _: _occurrences(searches(), "query"),
+    }
+    if "time" in columns:
+        recipes["transition"] = lambda _: _transitions(in_sessions(), by=("user", "session"))
+        recipes["session"] = lambda _: _sessions(in_sessions(), by=("user", "session"))
+    if "url" in columns:
+        recipes["history"] = history
+    return recipes
+
+
+def _published(table: ir.Table) -> dict[str, Recipe]:
+    """What a published table holds, which its columns tell: every way of publishing has its own."""
+    columns = set(table.columns)
+    if {"session", "position", "query"} <= columns:
+        return {
+            "query": lambda _: _occurrences(table, "query"),
+            "transition": lambda _: _transitions(table, by=("session",)),
+            "session": lambda _: _sessions(table, by=("session",)),
+        }
+    if {"session", "keywords"} <= columns:  # a row a session: how many sessions hold a keyword
+        return {"keyword": lambda _: _keywords(_occurrences(table.select(query="keywords"), "query"))}
+    if "generalised" in columns:  # a prefix that stands for several keywords is none of them
+        table = table.filter(~table["generalised"])
+    if "count" in columns:
+        table = table.mutate(count=ibis.greatest(table["count"], 0))  # fresh noise can leave a count below nothing
+    wider_first = ("history", "click", "transition", "session", "query", "keyword", "url")
+    name = next((name for name in wider_first if {*KEYS[name], "count"} <= columns), None)
+    return {} if name is None else {name: lambda _: _sums(table, *KEYS[name])}
+
+
+def _with_derived(recipes: Mapping[str, Recipe]) -> dict[str, Recipe]:
+    """Add what a holder can work out; what is there already wins, then the earlier rule."""
+    rules: Sequence[tuple[str, str, Callable[[ir.Table], ir.Table]]] = (
+        ("click", "history", lambda history: _sums(history, *KEYS["click"])),
+        ("user", "history", lambda history: _sums(history, *KEYS["user"])),
+        ("transition", "session", _transitions_of_subsequences),
+        ("query", "transition", _queries_of_transitions),
+        ("query", "click", lambda click: _sums(click, *KEYS["query"])),
+        ("url", "click", lambda click: _sums(click, *KEYS["url"])),
+        ("keyword", "query", _keywords),
+    )
+    complete = dict(recipes)
+    for name, origin, derive in rules:
+        if name not in complete and origin in complete:
+            complete[name] = partial(_derived, origin, derive)
+    return complete
+
+
+def _derived(origin: str, derive: Callable[[ir.Table], ir.Table], tables: Tables) -> ir.Table:
+    return derive(tables[origin])
+
+
+def _occurrences(rows: ir.Table, *columns: str) -> ir.Table:
+    return rows.group_by(list(columns)).agg(count=rows.count())
+
+
+def _sums(counts: ir.Table, *columns: str) -> ir.Table:
+    return counts.group_by(list(columns)).agg(count=counts["count"].sum().cast("int64"))
+
+
+def _keywords(queries: ir.Table) -> ir.Table:
+    """How many searches hold a keyword: one that a query repeats counts once."""
+    words = queries.select("count", keyword=queries["query"].re_split(r"\s+").unique().unnest())
+    return _sums(words.filter(words["keyword"] != ""), "keyword")
+
+
+def _transitions(searches: ir.Table, by: Sequence[str]) -> ir.Table:
+    """How often a different query came next in the same session."""
+    in_order = ibis.window(group_by=list(by), order_by="position")
+    followed = searches.mutate(next=searches["query"].lead().over(in_order))
+    return _occurrences(followed.filter(followed["next"] != followed["query"]), *KEYS["transition"])
+
+
+def _sessions(searches: ir.Table, by: Sequence[str]) -> ir.Table:
+    """How often each sequence of two or more queries was a session; a query repeated in a row is one of it."""
+    in_order = ibis.window(group_by=list(by), order_by="position")
+    marked = searches.mutate(previous=searches["query"].lag().over(in_order))
+    changed = marked.filter(marked["previous"].isnull() | (marked["previous"] != marked["query"]))
+    # Not every engine can collect in an order; all can sort an array of records.
+    placed = changed.mutate(placed=ibis.struct({"position": changed["position"], "query": changed["query"]}))
+    several = placed.group_by(list(by)).agg(places=placed["placed"].collect()).filter(ibis._["places"].length() > 1)
+    return _occurrences(several.select(session=several["places"].sort().map(lambda place: place["query"])), "session")
+
+
+def _transitions_of_subsequences(sessions: ir.Table) -> ir.Table:
+    """Neighbours in a published sequence. Its parts are published beside it and counted the same users already.
+
+    So the largest count says most, and the sum would count a user once for every sequence.
+    """
+    last = sessions["session"].length() - 1
+    placed = sessions.mutate(place=ibis.range(last).unnest())
+    queries, place = placed["session"], placed["place"]
+    pairs = placed.select("count", query=queries[place], next=queries[place + 1])
+    return pairs.group_by(list(KEYS["transition"])).agg(count=pairs["count"].max())
+
+
+def _queries_of_transitions(transitions: ir.Table) -> ir.Table:
+    before = transitions.select("query", "count")
+    after = transitions.select(query=transitions["next"], count=transitions["count"])
+    return _sums(before.union(after), "query")
