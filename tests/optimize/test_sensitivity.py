@@ -68,6 +68,11 @@ def test_a_generous_d_keeps_everybody_and_none_at_all_keeps_few() -> None:
     assert len(bound_effects(example(), "poisson", 1.0, 0.0).users) == 0
 
 
+def test_an_empty_log_stays_empty() -> None:
+    left = bound_effects(ClickCounts.of([], [], []), "poisson", 1.0, 1.0)
+    assert (left.counts.users, left.counts.pairs, len(left.effects)) == (0, 0, 0)
+
+
 def test_progress_counts_up_to_everybody() -> None:
     heard: list[tuple[int, int]] = []
     bound_effects(example(), "poisson", 1.0, 1e6, progress=lambda done, users: heard.append((done, users)))

@@ -137,6 +137,14 @@ def exposure_above(counts: ClickCounts, sampler: Sampler) -> Any:
     return sparse.csr_array((values, counts.matrix.indices, counts.matrix.indptr), shape=counts.matrix.shape, copy=True)
 
 
+def largest_exposures(matrix: Any) -> Reals:
+    """Of each pair, the exposure of the user it exposes most; 0 if it has none."""
+    largest = np.zeros(matrix.shape[1])
+    entries = matrix.tocoo()
+    np.maximum.at(largest, entries.col, entries.data)
+    return largest
+
+
 def _log_ratio(larger: Integers, smaller: Integers) -> Reals:
     """ln(larger/smaller), FORBIDDEN at smaller = 0. All terms are positive, so that relative errors only add up.
 
@@ -255,7 +263,7 @@ def _regrown(counts: ClickCounts, x: Integers, most: Integers, b: Limit) -> Inte
     """Draws that were given up come back where they fit after all, the least exposing pairs first."""
     columns = exposure_above(counts, "multinomial").tocsc()
     slack = for_search(b, 2.0**-40) - columns @ x.astype(np.float64)
-    exposed = columns.max(axis=0).toarray().ravel()
+    exposed = largest_exposures(columns)
     lowered = np.flatnonzero(x < most)
     grown = x.copy()
     for i in lowered[np.argsort(exposed[lowered], kind="stable")]:

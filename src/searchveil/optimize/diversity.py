@@ -11,7 +11,15 @@ from time import monotonic
 
 import numpy as np
 
-from searchveil.optimize.certify import Limit, exposure_above, for_search, repair, round_down, violated
+from searchveil.optimize.certify import (
+    Limit,
+    exposure_above,
+    for_search,
+    largest_exposures,
+    repair,
+    round_down,
+    violated,
+)
 from searchveil.optimize.highs import integer_program
 from searchveil.optimize.integers import TOLERANCE, Program, fill, search
 from searchveil.optimize.objectives import Objective, Size
@@ -20,6 +28,8 @@ from searchveil.optimize.solution import Solution
 from searchveil.optimize.solve import relax
 
 SMALL = 50_000  # non-zeros up to which branch and bound gets a share of the time
+
+CLOSE_ENOUGH = 0.01  # of a large relaxation: the time is better spent on searching
 
 
 class Distinct(Objective):
@@ -47,8 +57,7 @@ def spe(counts: ClickCounts, b: Limit) -> Solution:
     """
     began = monotonic()
     exposed = exposure_above(counts, "multinomial")
-    largest = exposed.max(axis=0).toarray().ravel()
-    drop_order = np.argsort(-largest, kind="stable")
+    drop_order = np.argsort(-largest_exposures(exposed), kind="stable")
     turn = np.empty(counts.pairs, np.int64)
     turn[drop_order] = np.arange(counts.pairs)
     users = np.repeat(np.arange(counts.users), np.diff(exposed.indptr))
@@ -75,7 +84,7 @@ def lp_rounding(counts: ClickCounts, b: Limit, seconds: float, seed: int = 0) ->
     until = monotonic() + seconds
 
     def solve(part: ClickCounts, program: Program) -> tuple[Integers, float]:
-        relaxed = relax(part, "multinomial", Distinct(), b)
+        relaxed = relax(part, "multinomial", Distinct(), b, tolerance=CLOSE_ENOUGH)
         x = fill(program, _rounded(part, relaxed, b))
         return search(program, x, until=until, seed=seed), relaxed.upper_bound
 
@@ -100,7 +109,7 @@ def best_within(counts: ClickCounts, b: Limit, seconds: float, seed: int = 0) ->
     began = monotonic()
 
     def solve(part: ClickCounts, program: Program) -> tuple[Integers, float]:
-        relaxed = relax(part, "multinomial", Distinct(), b)
+        relaxed = relax(part, "multinomial", Distinct(), b, tolerance=CLOSE_ENOUGH)
         x = max(_greedy(program), fill(program, _rounded(part, relaxed, b)), key=program.worth)
         bound = relaxed.upper_bound
         if program.rows.nnz <= SMALL:

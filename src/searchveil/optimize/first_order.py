@@ -22,10 +22,9 @@ from searchveil.optimize.objectives import Objective
 from searchveil.optimize.program import Reals
 from searchveil.optimize.solution import Progress, Solution, silent
 
-CHECK_EVERY = 50  # steps between two looks at the gap; a look costs about five steps
+CHECK_EVERY = 50  # steps between two looks at the gap; a look costs about ten steps
 EASINGS = 3  # rounds of taking from the pairs that burden overloaded users most
 FILLS = 3  # rounds of handing out what dividing by the largest load has left over
-NORM_STEPS = 15  # of the power method
 # Times the ratio of the norms of gains and allowances: where the balance of the steps starts. Both by trial; a third or
 # three times as much does about as well, and restarts move it on.
 PRIMAL_WEIGHT, PRIMAL_WEIGHT_WITH_TOTAL = 3.0, 100.0
@@ -164,10 +163,11 @@ class _Best:
         A total has a price too, of either sign; best is the one at which the pairs answer with that total.
         """
         prices, total = (self.program.columns @ y) / self.program.most, self.total
+        allowances = float(y.sum()) * (1 + self.program.rounding)
         if total is None:
-            return float(y.sum()) + self._earned(prices)
+            return allowances + self._earned(prices)
         around = _around(lambda price: self._answer(prices + price) > total, float(prices.max()))
-        return float(y.sum()) + min(total * price + self._earned(prices + price, abs(price)) for price in around)
+        return allowances + min(total * price + self._earned(prices + price, abs(price)) for price in around)
 
     def _answer(self, prices: Reals) -> float:
         return float(self.objective.best_response(prices, self.program.most).sum())
@@ -181,16 +181,16 @@ class _Best:
 
 
 class _Halpern:
-    """The iteration, in z and y. Step lengths are those of Pock and Chambolle, halfway between their extremes."""
+    """The iteration, in z and y. Step lengths are those of Pock and Chambolle, halfway between their extremes.
+
+    With them the matrix has norm 1 at most, and often exactly: a pair whose users hold nothing else is enough.
+    """
 
     def __init__(self, program: Packing, objective: Objective, total: float | None) -> None:
         rows, columns, most = program.rows, program.columns, program.most
         self.program, self.objective, self.total = program, objective, total
         self.price_of_total = 0.0
-        self.z_step = 1 / _sums(columns, 1.5)
-        self.y_step = 1 / _sums(rows, 0.5)
-        norm = _norm(rows, columns, self.y_step, self.z_step)
-        self.z_step, self.y_step = self.z_step / norm, self.y_step / norm
+        self.z_step, self.y_step = 1 / _sums(columns, 1.5), 1 / _sums(rows, 0.5)
         gains = np.abs(objective.values(most) - objective.values(np.zeros_like(most)))
         start = PRIMAL_WEIGHT if total is None else PRIMAL_WEIGHT_WITH_TOTAL
         self.weight = start * float(np.sqrt((gains**2 * self.z_step).sum() / self.y_step.sum()))
@@ -284,15 +284,6 @@ def _sums(matrix: Any, power: float) -> Reals:
     powers.data = powers.data**power
     sums: Reals = powers @ np.ones(matrix.shape[1])
     return np.where(sums > 0, sums, 1)
-
-
-def _norm(rows: Any, columns: Any, y_step: Reals, z_step: Reals) -> float:
-    """The norm of the matrix between the scaled spaces; at most 1, but often less, and then the steps may be longer."""
-    v = np.sqrt(z_step)  # a positive start cannot be orthogonal to the first singular vector of a positive matrix
-    for _ in range(NORM_STEPS):
-        v = v / np.linalg.norm(v)
-        v = np.sqrt(z_step) * (columns @ (y_step * (rows @ (np.sqrt(z_step) * v))))
-    return min(1.02 * float(np.sqrt(np.linalg.norm(v))), 1)
 
 
 def _common_factor(x: Reals, allowed: Reals, total: float) -> float:

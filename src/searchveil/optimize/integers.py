@@ -14,7 +14,16 @@ import numpy.typing as npt
 from scipy import sparse
 
 from searchveil.errors import InputError
-from searchveil.optimize.certify import Limit, LogOf, check_limit, exposure_above, for_search, repair, round_down
+from searchveil.optimize.certify import (
+    Limit,
+    LogOf,
+    check_limit,
+    exposure_above,
+    for_search,
+    largest_exposures,
+    repair,
+    round_down,
+)
 from searchveil.optimize.highs import FEASIBLE_WITHIN, integer_program
 from searchveil.optimize.objectives import Objective
 from searchveil.optimize.program import ClickCounts, Integers, Reals
@@ -89,7 +98,7 @@ class Program:
             raise InputError(f"the output size must not be negative, not {total}")
         limit = for_search(b, TOLERANCE)
         exposed = exposure_above(counts, "multinomial")
-        largest = exposed.max(axis=0).toarray().ravel()
+        largest = largest_exposures(exposed)
         alone = np.zeros(counts.pairs, np.int64)  # and so it stays for a pair that nobody holds
         alone[largest > 0] = np.floor(limit / largest[largest > 0])
         if most is not None:

@@ -39,8 +39,8 @@ def bound_effects(
 ) -> Bounded:
     """Remove users until none who is left moves a count of the largest output by more than d.
 
-    Goes round the users instead of starting anew after each removal, which ends in the same state: all were looked at
-    since the last removal.
+    Goes on round the users where the paper starts anew after each removal. Either way all who stay were looked at since
+    the last removal.
     """
     check_limit(b)
     if not d >= 0:
@@ -78,6 +78,7 @@ class _Program:
 
         highspy: Any = untyped
         self.sampler, self.infinity = sampler, highspy.kHighsInf
+        self.solved = highspy.HighsModelStatus.kOptimal, highspy.HighsModelStatus.kModelEmpty
         self.by_user, self.by_pair = counts.matrix, counts.matrix.tocsc()
         self.present = np.ones(counts.users, bool)
         self.b = b
@@ -115,6 +116,9 @@ class _Program:
 
     def _solve(self) -> None:
         self.solver.run()
+        status = self.solver.getModelStatus()
+        if status not in self.solved:
+            raise ArithmeticError(f"HiGHS found no largest output ({self.solver.modelStatusToString(status)})")
         self.x = np.array(self.solver.getSolution().col_value)
 
     def _show(self, user: int, *, present: bool) -> None:
