@@ -107,9 +107,9 @@ class Distribution(ABC):
         parts = [self._table.draw(min(_CHUNK, n - start), source) for start in range(0, n, _CHUNK)]
         return np.concatenate(parts)
 
-    @cached_property
+    @property
     def _table(self) -> "_Table":
-        return _Table(self, word_bits=64)
+        return _table_of(self)
 
 
 class _Table:
@@ -159,6 +159,12 @@ class _Table:
             certain, possible = bisect_right(upper, word), bisect_right(lower, word)
             if certain == possible and word < upper[-1]:
                 return first + certain
+
+
+@lru_cache(maxsize=16)
+def _table_of(distribution: Distribution) -> _Table:
+    """Some milliseconds to make, and the same for every release with the same noise."""
+    return _Table(distribution, word_bits=64)
 
 
 @dataclass(frozen=True)

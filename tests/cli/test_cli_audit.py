@@ -1,0 +1,66 @@
+"""The audit and the re-identification attack on the command line."""
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from commandline import assert_refused, demo_log
+
+from searchveil.privacy import noise
+
+AUDIT = ("audit", "--method", "zealous", "--epsilon", "1.5", "--delta", "0.05", "--per-user", "1", "--canary", "near")
+
+
+def test_a_kept_promise_is_not_refuted(searchveil: Any) -> None:
+    said = searchveil(*AUDIT, "--runs", "60", "--json")
+    assert said.code == 0, said.err
+    assert said.json["verdict"] == "not refuted"
+    assert said.json["runs"] == 60
+    assert [finding["canary"] for finding in said.json["findings"]] == ["near"]
+    assert "… release 1 of 60" in said.err
+
+
+def test_a_broken_promise_ends_with_one(searchveil: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Noise that is not there at all: the counts themselves are published."""
+    monkeypatch.setattr(noise._Table, "draw", lambda self, n, source: np.zeros(n, np.int64))
+    said = searchveil(*AUDIT, "--runs", "120")
+    assert said.code == 1, said.out
+    assert "REFUTED by near" in said.out
+
+
+def test_there_may_be_nothing_to_audit(searchveil: Any) -> None:
+    said = searchveil("audit", "--method", "k-query", "--k", "5")
+    assert said.code == 0
+    assert "nothing to audit" in said.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--canary", "nobody"), "no canary 'nobody'"),
+        (("--runs", "3"), "at least 24 runs"),
+        (("--confidence", "1"), "confidence"),
+        (("--k", "3"), "zealous has no --k"),
+    ],
+)
+def test_what_is_refused(searchveil: Any, arguments: tuple[str, ...], message: str) -> None:
+    assert_refused(searchveil(*AUDIT, *arguments), message)
+
+
+def test_who_knows_three_queries_finds_nobody_in_a_release_of_counts(searchveil: Any) -> None:
+    log = demo_log(250)
+    assert searchveil("release", log, "--epsilon", "1", "--delta", "1e-6", "--out", "counts").code == 0
+    said = searchveil(
+        "attack", "re-identification", log, "--release", "counts", "--targets", "50", "--demo-seed", "1", "--json"
+    )
+    assert said.code == 0, said.err
+    assert said.json["before"]["found"] > 0.9
+    assert said.json["after"] is None
+    assert said.json["planted"] > 0
+    assert said.json["planted_published"] == []
+
+
+def test_a_folder_that_is_no_release_is_refused(searchveil: Any, tmp_path: Path) -> None:
+    said = searchveil("attack", "re-identification", demo_log(250), "--release", tmp_path)
+    assert_refused(said, "is no release folder")
