@@ -4,12 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 SUDO := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 
-.PHONY: demo test lint bench bench-peers clean java
+.PHONY: demo test lint bench bench-peers clean java browser
 
 $(BIN)/searchveil: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
 	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -e .
+	$(BIN)/python -m pip install --quiet -e '.[lab]'
 	@touch $@
 
 $(VENV)/.test-tools: pyproject.toml $(BIN)/searchveil
@@ -21,20 +21,26 @@ java:
 	@java -version 2>&1 | grep -q 'version "\(17\|21\)' || \
 	  ( $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq openjdk-17-jre-headless )
 
+# The report is looked at in a Chromium; nothing is installed where one is there already.
+browser:
+	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \
+	  ( $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq chromium )
+
 demo: $(BIN)/searchveil
 	$(BIN)/searchveil demo --users 20000 --seed 1 --out demo/log.tsv --force
 	$(BIN)/searchveil inspect demo/log.tsv
 	rm -rf demo/release
 	$(BIN)/searchveil release demo/log.tsv --method zealous --item query --epsilon 1 --delta 1e-6 --per-user 5 --out demo/release
+	$(BIN)/searchveil evaluate demo/release --against demo/log.tsv
 	$(BIN)/searchveil attack k-anonymity demo/log.tsv --k 5
-	@echo "The log is demo/log.tsv; the release is demo/release (start with its README.md)."
+	@echo "The log is demo/log.tsv; the release is demo/release (start with its README.md); what it is worth is in demo/release-report.html."
 
 lint: $(VENV)/.test-tools
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 
-test: $(VENV)/.test-tools java lint
+test: $(VENV)/.test-tools java browser lint
 	$(BIN)/pytest
 
 bench: $(VENV)/.test-tools

@@ -236,6 +236,119 @@ def export(
         show.rows({name: f"{rows:,} rows" for name, rows in files.items()})
 
 
+@app.command(epilog=_example("searchveil evaluate release --against log.tsv"))
+@with_option_groups
+def evaluate(
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="A release folder.")],
+    against: Annotated[list[str], typer.Option(metavar="LOG", help="The log it was made of; again for more files.")],
+    reading: LogOptions,
+    applications: Annotated[
+        str | None, typer.Option(help="Names with commas between, or none (docs/evaluate.md); all of them if left out.")
+    ] = None,
+    test: Annotated[
+        list[str] | None, typer.Option(metavar="LOG", help="Searches of other users to test applications on.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="The same seed tests on the same searches.")] = 1,
+    report: Annotated[
+        str | None, typer.Option(metavar="FILE", help="Where the page goes; DIR-report.html if left out.")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Hold a release against its log: what it keeps and is good for. Private figures: do not publish them."""
+    from searchveil.cli import show
+    from searchveil.lab.applications import application_named
+    from searchveil.lab.evaluate import evaluate as run
+    from searchveil.lab.report import check_place, check_tools, place_beside, published, write_report
+
+    check_tools()  # all that can be wrong is told before a log is read
+    release, names = Path(folder), None
+    made = published(release)
+    if applications is not None:
+        names = [name.strip() for name in applications.split(",") if name.strip() not in ("", "none")]
+        for name in names:
+            application_named(name)
+    page = place_beside(release) if report is None else Path(report)
+    check_place(page, release)
+    with show.steps() as step:
+        step("reading the log")
+        log = reading.read(against)
+        asked = None if test is None else reading.read(test, log.engine)
+        result = run(release, log, applications=names, test=asked, seed=seed, progress=step)
+        step("writing the report")
+        write_report(page, result, release, against=log.source)
+        log.engine.close()
+    for opened in (log, asked):
+        if opened is not None:
+            show.problems(opened)
+    if json:
+        found = result.to_json()
+        found.pop("charts")  # long lists, which the page draws
+        show.print_json(found | {"report": str(page)})
+        return
+    show.evaluation(result, f"{folder}: {made.method}, item {made.item}")
+    print(f"The report is {page}; it opens without a network.")
+
+
+@app.command(epilog=_example("searchveil sweep experiments/small.toml --out small-results"))
+def sweep(
+    experiment: Annotated[str, typer.Argument(metavar="FILE", help="An experiment in TOML (docs/experiments).")],
+    out: Annotated[str | None, typer.Option(help="The folder of the results; NAME-results if left out.")] = None,
+    workers: Annotated[int | None, typer.Option(help="Processes at a time; as many as cores if left out.")] = None,
+    json: Json = False,
+) -> None:
+    """Try many methods and parameters on a log. Stopped, it goes on where it was. Private figures: do not publish."""
+    from searchveil.cli import show
+    from searchveil.lab.evaluate import WARNING
+    from searchveil.lab.sweep import DemoLog, Experiment
+    from searchveil.lab.sweep import sweep as run
+
+    asked = Experiment.read(experiment)
+    folder = f"{Path(experiment).stem}-results" if out is None else out
+    with show.bar("cells") as done:
+        found = run(asked, folder, workers=workers, done=done)
+    for problem in found.problems:
+        typer.echo(f"searchveil: left out {problem}", err=True)
+    failed = {failure.cell.called: failure.reason for failure in found.failures}
+    if json:
+        record = {"results": str(found.results), "charts": [str(chart) for chart in found.charts]}
+        show.print_json(record | {"cells": found.cells, "kept": found.kept, "failed": failed})
+    else:
+        if not isinstance(asked.log, DemoLog):
+            print(f"Warning: {WARNING}")
+        for chart in found.drawn:
+            print(chart.text(), end="\n\n")
+        for called, reason in failed.items():
+            print(f"Failed: {called}: {reason}")
+        print(f"{found.cells} cells, {found.kept} of them from before, {len(failed)} failed: {found.results}")
+    if failed:
+        raise typer.Exit(1)
+
+
+@app.command(
+    epilog=_example("searchveil audit --method zealous --epsilon 1.5 --delta 0.05 --per-user 1 --runs 60 --canary near")
+)
+@with_option_groups
+def audit(
+    how: MethodOptions,
+    runs: Annotated[int, typer.Option(help="Releases to make; hundreds prove something.")] = 600,
+    canary: Annotated[list[str] | None, typer.Option(help="Who to play (docs/audit.md); all if left out.")] = None,
+    confidence: Annotated[float, typer.Option(help="That a refuted promise is a broken one.")] = 0.95,
+    json: Json = False,
+) -> None:
+    """Try to refute what a method promises: what do many releases prove about ε? Ends with 1 if it is refuted."""
+    from searchveil.cli import show
+    from searchveil.lab.audit import audit as run
+
+    with show.steps() as step:
+        result = run(how.build(how.assumption), runs=runs, canaries=canary, confidence=confidence, progress=step)
+    if json:
+        show.print_json(result.to_json())
+    else:
+        print(result)
+    if result.refuted:
+        raise typer.Exit(1)
+
+
 @app.command(epilog=_example("searchveil ledger account.sqlite"))
 def ledger(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A ledger made by release --ledger.")],
@@ -295,6 +408,38 @@ def attack_safelog_clicks(
 
     with show.steps() as step:
         result = run(noise_scale=noise_scale, threshold=threshold, runs=runs, progress=step)
+    if json:
+        show.print_json(result.to_json())
+    else:
+        print(result)
+
+
+@attack.command(
+    "re-identification", epilog=_example("searchveil attack re-identification log.tsv --release release --known 3")
+)
+@with_option_groups
+def attack_re_identification(
+    log: LogPaths,
+    release: Annotated[str, typer.Option(metavar="DIR", help="The release folder to attack.")],
+    reading: LogOptions,
+    known: Annotated[int, typer.Option(help="How many queries of a person the attacker knows.")] = 3,
+    targets: Annotated[int, typer.Option(help="How many persons to look for.")] = 200,
+    demo_seed: Annotated[
+        int | None, typer.Option(help="The seed of a demo log: were its planted personal queries published?")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Who knows a few queries of a person looks for the person in the log and in the release."""
+    from searchveil.cli import show
+    from searchveil.lab.attacks.reidentification import attack_reidentification as run
+    from searchveil.log.demo import planted_personal_queries
+
+    with show.steps() as step:
+        step("reading the log")
+        opened = reading.read(log)
+        planted = None if demo_seed is None else planted_personal_queries(opened.users, demo_seed)
+        result = run(opened, release, known=known, targets=targets, planted=planted, progress=step)
+        opened.engine.close()
     if json:
         show.print_json(result.to_json())
     else:

@@ -11,6 +11,7 @@ import typer
 from searchveil.errors import InputError
 
 if TYPE_CHECKING:
+    from searchveil.engine import Engine
     from searchveil.log import SearchLog
     from searchveil.log.normalize import Normalization
     from searchveil.privacy.calibrate import Assumption
@@ -54,7 +55,8 @@ class LogOptions:
     memory: Annotated[str | None, _log("How much the engine may use before it spills, as in 3GB.")] = None
     staging: Annotated[str | None, _log("A folder that Spark's workers see, for logs that are not Parquet.")] = None
 
-    def read(self, paths: Sequence[str]) -> "SearchLog":
+    def read(self, paths: Sequence[str], engine: "Engine | None" = None) -> "SearchLog":
+        """A log in an engine of its own, or in that of another log with which it is to be compared."""
         from searchveil.engine import open_engine
         from searchveil.log.read import read_log
 
@@ -62,7 +64,7 @@ class LogOptions:
         return read_log(
             list(paths),
             format=self.format,
-            engine=open_engine(self.engine, master=self.master, memory=self.memory),
+            engine=engine or open_engine(self.engine, master=self.master, memory=self.memory),
             columns=_pairs(self.column, "--column"),
             options=_pairs(self.reader_option, "--reader-option"),
             strict=self.strict,

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from searchveil.lab.evaluate import Evaluation
     from searchveil.log import SearchLog
     from searchveil.privacy.ledger import Spent
     from searchveil.publish.mechanism import Plan
@@ -91,6 +92,27 @@ def plan(plan: "Plan") -> None:
         print(f"The paper claims for these parameters: {claims} (docs/errata.md says when that holds).")
     for caveat in plan.guarantee.caveats if plan.guarantee.is_private else ():
         print(f"Note: {caveat}.")
+
+
+def evaluation(found: "Evaluation", release: str) -> None:
+    """Every figure of the original and of the release side by side, the warning above all."""
+    from searchveil.lab.report import Row, in_figures, sections
+
+    def line(name: str, *figures: str) -> None:
+        print(f"{name:<{width}}" + "".join(f"  {figure:>10}" for figure in figures))
+
+    print(f"Warning: {found.warning}")
+    applications, measures = sections(found)
+    both: list[tuple[str, tuple[Row, ...]]] = [(section.name, section.rows) for section in applications + measures]
+    width = max((len(row.name) + 2 for _, rows in both for row in rows), default=0)
+    width = max(width, len(release))
+    line(release, "original", "release")
+    for name, figures in both:
+        print(name)
+        for row in figures:
+            line(f"  {row.name}", in_figures(row.original), in_figures(row.release))
+    for name, reason in found.skipped.items():
+        print(f"Left out {name}: {reason}.")
 
 
 def account(spent: "Spent") -> None:

@@ -1,0 +1,19 @@
+"""An evaluation as a page for people: one file that opens without a network."""
+
+from searchveil.lab.report.published import Published, published
+from searchveil.lab.report.report import check_place, check_tools, place_beside, report, write_report
+from searchveil.lab.report.table import Row, Section, in_figures, sections
+
+__all__ = [
+    "Published",
+    "Row",
+    "Section",
+    "check_place",
+    "check_tools",
+    "in_figures",
+    "place_beside",
+    "published",
+    "report",
+    "sections",
+    "write_report",
+]

@@ -1,0 +1,147 @@
+"""report.html: what an evaluation found, as one page without a single request to a network.
+
+Searches are hostile texts, and some may stand in what is shown (a folder's name, its data card). Three things keep them
+texts: the template escapes, data for the script is JSON with every `<` written otherwise, and the page's own policy
+lets the browser run that one script, known by its hash, and fetch nothing.
+"""
+
+import base64
+import hashlib
+import json
+import os
+import re
+from collections.abc import Sequence
+from datetime import UTC, datetime
+from functools import cache
+from importlib.metadata import version
+from importlib.resources import files
+from importlib.util import find_spec
+from pathlib import Path
+
+from searchveil.errors import InputError
+from searchveil.lab.evaluate import Evaluation
+from searchveil.lab.report.charts import Chart, chart_of_scores, charts_of_counts
+from searchveil.lab.report.published import published
+from searchveil.lab.report.table import in_figures, sections
+
+TOOLS = ("altair", "vl_convert", "ir_measures", "markdown_it")
+MARK = '<meta name="generator" content="searchveil evaluate">'  # by which an earlier report is known
+LOOK = 2000  # characters in which to look for it
+FRONT_MATTER = re.compile(r"\A---\n.*?^---\n", re.DOTALL | re.MULTILINE)
+
+
+def check_tools() -> None:
+    """Find out before any work whether what `evaluate` needs is installed."""
+    if missing := [tool for tool in TOOLS if find_spec(tool) is None]:
+        raise InputError(
+            f"the lab's tools are not installed ({', '.join(missing)}); type: pip install 'searchveil[lab]'"
+        )
+
+
+def place_beside(folder: Path) -> Path:
+    """Where the report of a release folder goes: beside it, because what is in the folder gets handed out."""
+    named = folder if folder.name not in ("", "..") else folder.resolve()
+    return named.with_name(f"{named.name}-report.html")
+
+
+def check_place(path: Path, folder: Path) -> None:
+    """Find out before any work whether the report may be written there."""
+    if folder.resolve() in path.resolve().parents:
+        raise InputError(
+            f"{path} is inside the release, which gets handed out; the report compares with private data: choose "
+            "another --report"
+        )
+    if not path.parent.is_dir():
+        raise InputError(f"{path} cannot be written, because {path.parent} is not a folder; make that first")
+    if path.is_dir():
+        raise InputError(f"{path} is a folder; choose another --report")
+    if path.exists() and not _is_report(path):
+        raise InputError(f"{path} exists and is no earlier report; choose another --report or remove it first")
+
+
+def write_report(path: Path, evaluation: Evaluation, folder: Path, *, against: str) -> Path:
+    """Write the page whole or not at all; an earlier report in that place is replaced."""
+    check_place(path, folder)
+    page = report(evaluation, folder, against=against)
+    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+    try:
+        partial.write_text(page, encoding="utf-8", newline="\n")
+        partial.replace(path)
+    finally:
+        partial.unlink(missing_ok=True)
+    return path
+
+
+def report(evaluation: Evaluation, folder: Path, *, against: str) -> str:
+    """The page of an evaluation of the release in `folder`; `against` names the log it was compared with."""
+    from jinja2 import Environment, StrictUndefined
+
+    release = published(folder)
+    environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
+    environment.filters["figures"] = in_figures
+    applications, measures = sections(evaluation)
+    charts, scores = charts_of_counts(evaluation.charts), [chart_of_scores(section) for section in applications]
+    script = _script()
+    return environment.from_string(_own("report.html.jinja")).render(
+        mark=MARK,
+        policy=_policy(script),
+        script=script,
+        style=_own("report.css"),
+        specs=_data([chart for chart in charts + scores if chart.spec is not None]),
+        evaluation=evaluation,
+        release=release,
+        against=against,
+        name=folder.resolve().name,
+        charts=charts,
+        scores=scores,
+        applications=applications,
+        measures=measures,
+        card=_card(folder),
+        version=version("searchveil"),
+        date=datetime.now(UTC).date().isoformat(),
+    )
+
+
+def _is_report(path: Path) -> bool:
+    with path.open("rb") as file:
+        return MARK.encode() in file.read(LOOK)
+
+
+def _own(name: str) -> str:
+    return files(__package__).joinpath(name).read_text("utf-8")
+
+
+@cache
+def _script() -> str:
+    """Our own few lines with Vega-Embed, Vega-Lite and Vega, which vl-convert carries, bundled into one script."""
+    import vl_convert
+
+    script = vl_convert.javascript_bundle(snippet=_own("report.js"))
+    return script.replace("\r\n", "\n").replace("</script", "<\\/script")  # as a browser reads it inside a page
+
+
+def _policy(script: str) -> str:
+    """What the browser may do: run this script and style the page. It fetches nothing and sends nothing."""
+    known = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    run = f"script-src 'sha256-{known}'; style-src 'unsafe-inline'"
+    return f"default-src 'none'; {run}; base-uri 'none'; form-action 'none'"
+
+
+def _data(charts: Sequence[Chart]) -> str:
+    """JSON that can stand in a script element: its only dangerous character is written as an escape."""
+    return json.dumps([chart.spec for chart in charts], allow_nan=False).replace("<", "\\u003c")
+
+
+def _card(folder: Path) -> str:
+    """The data card as HTML. What is HTML in it stays a text, and a picture, which may be far away, a link."""
+    from markdown_it import MarkdownIt
+
+    path = folder / "README.md"
+    if not path.is_file():
+        return ""
+    markdown = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
+    tokens = markdown.parse(FRONT_MATTER.sub("", path.read_text(encoding="utf-8"), count=1))
+    for token in tokens:
+        if token.type in ("heading_open", "heading_close"):  # the page has titles of its own above these
+            token.tag = f"h{min(6, int(token.tag[1:]) + 2)}"
+    return str(markdown.renderer.render(tokens, markdown.options, {}))
