@@ -47,6 +47,9 @@ bench: $(VENV)/.test-tools
 	$(BIN)/python benchmarks/release.py
 	$(BIN)/python benchmarks/noise.py
 	$(BIN)/python benchmarks/safelog.py
+	$(BIN)/python benchmarks/sampling.py
+	$(BIN)/python benchmarks/sampling_quality.py
+	$(BIN)/python benchmarks/walk.py
 
 bench-peers: $(VENV)/.test-tools
 	$(BIN)/python benchmarks/peers.py

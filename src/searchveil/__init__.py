@@ -19,6 +19,8 @@ if TYPE_CHECKING:
     from searchveil.errors import InputError as InputError
     from searchveil.errors import SearchveilError as SearchveilError
     from searchveil.items.pool import QueryPool as QueryPool
+    from searchveil.lab.audit import audit as audit
+    from searchveil.lab.evaluate import evaluate as evaluate
     from searchveil.log import SearchLog as SearchLog
     from searchveil.log.demo import write_demo as write_demo
     from searchveil.log.normalize import Normalization as Normalization
@@ -42,6 +44,8 @@ _WHERE = {
     "BudgetRefused": "errors",
     "InputError": "errors",
     "SearchveilError": "errors",
+    "audit": "lab.audit",
+    "evaluate": "lab.evaluate",
     "SearchLog": "log",
     "write_demo": "log.demo",
     "Normalization": "log.normalize",

@@ -124,7 +124,7 @@ def _coverage(points: Sequence[tuple[int, float]], items: str) -> Spec | None:
         .encode(
             x=alt.X(
                 "rank:Q",
-                title=f"the original's most frequent {items}, up to rank",
+                title="up to rank in the original",
                 **_logarithmic([rank for rank, _ in points]),
             ),
             y=alt.Y("share:Q", title="share published", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%")),
