@@ -5,7 +5,6 @@ import ibis.expr.types as ir
 import pyarrow as pa
 
 from searchveil.engine import Engine
-from searchveil.engine.histogram import first_of_each_user
 from searchveil.log.sessions import GAP_MINUTES, starts_session
 
 SEPARATOR = "\x1f"  # the unit separator, which no normalised query contains; others lose it
@@ -22,7 +21,7 @@ def first_sessions(
 
     `sent` holds searches (user, query, time). A query repeated in a row counts once, so it does not matter if a search
     with several clicks is several rows. A session is `settled` if no later row of the user could change what is kept:
-    it is full, or the user has a later one.
+    it is full, or the user has a later one; `place` tells which of the user's sessions it is.
     """
     in_order = ibis.window(group_by="user", order_by=["time", "query"])
     marked = sent.mutate(
@@ -37,14 +36,15 @@ def first_sessions(
     sessions = numbered.group_by(["user", "session"]).agg(found=numbered.count(), first=numbered["row"].min())
     several = sessions.filter(sessions["found"] >= 2)
     latest = numbered.group_by("user").agg(latest=numbered["session"].max())
-    chosen = first_of_each_user(several, ["session"], sessions_per_user).join(latest, "user")
+    placed = several.mutate(place=ibis.row_number().over(ibis.window(group_by="user", order_by="session")))
+    chosen = placed.filter(placed["place"] < sessions_per_user).join(latest, "user")
 
     rows = numbered.join(chosen, ["user", "session"])
-    rows = rows.mutate(place=rows["row"] - rows["first"])
-    kept = rows.filter(rows["place"] < queries_per_session)
-    queries = {f"q{i}": kept["query"].max(where=kept["place"] == i) for i in range(queries_per_session)}
+    rows = rows.mutate(nth=rows["row"] - rows["first"])
+    kept = rows.filter(rows["nth"] < queries_per_session)
+    queries = {f"q{i}": kept["query"].max(where=kept["nth"] == i) for i in range(queries_per_session)}
     settled = (kept["session"] < kept["latest"]) | (kept["found"] >= queries_per_session)
-    return kept.group_by(["user", "session"]).agg(length=kept.count(), **queries, settled=settled.any())
+    return kept.group_by(["user", "session", "place"]).agg(length=kept.count(), **queries, settled=settled.any())
 
 
 def subsequences(sessions: ir.Table, queries_per_session: int, engine: Engine) -> ir.Table:

@@ -15,8 +15,9 @@ from searchveil.log.schema import SearchLog
 class Search:
     """A way to find the first `needed` things of each user among the rows that count, in any order.
 
-    It is tried on the first few of these rows, as `look` says. `find` returns rows with `user` and a boolean `settled`:
-    true where no later row of the user could change the row.
+    It is tried on the first few of these rows, as `look` says. `find` returns rows with `user`, with
+    `place`, the user's first thing being at 0, and with a boolean `settled`: true where no later row of the user could
+    change the row.
     """
 
     find: Callable[[ir.Table], ir.Table]
@@ -35,7 +36,10 @@ def on_early_rows(log: SearchLog, rows: Callable[[ir.Table], ir.Table], searches
     early = engine.early_rows(log.table, [search.look for search in searches])
     if early is None:
         everything = engine.stage(rows(log.table))
-        return [search.find(everything.filter(search.look.counts(everything))).drop("settled") for search in searches]
+        return [
+            search.find(everything.filter(search.look.counts(everything))).drop("place", "settled")
+            for search in searches
+        ]
     beginnings = engine.stage(rows(early.rows))
     found = [
         engine.stage(search.find(beginnings.filter(beginnings[f"early_{i}"]).drop(cs.startswith("early_"))))
@@ -50,7 +54,7 @@ def on_early_rows(log: SearchLog, rows: Callable[[ir.Table], ir.Table], searches
     return [
         some.anti_join(wanting, "user")
         .union(search.find(histories.filter(search.look.counts(histories))))
-        .drop("settled")
+        .drop("place", "settled")
         for some, search in zip(found, searches, strict=True)
     ]
 
@@ -58,5 +62,5 @@ def on_early_rows(log: SearchLog, rows: Callable[[ir.Table], ir.Table], searches
 def _satisfied(found: ir.Table, search: Search) -> ir.Table:
     """The users of whom enough was found for good."""
     settled = found.filter(found["settled"])
-    enough = settled.group_by("user").agg(found=settled.count())
-    return enough.filter(enough["found"] >= search.needed)
+    last = settled.group_by("user").agg(place=settled["place"].max())
+    return last.filter(last["place"] + 1 >= search.needed)

@@ -146,7 +146,7 @@ class SafeLogSession(Mechanism):
         several = Look(_timed, 5 * self.sessions_per_user * self.queries_per_session)
         searches = [Search(partial(self._first_sessions, engine), self.sessions_per_user, several)]
         if self.clicks_per_user:
-            searches.append(Search(self._first_clicks, self.clicks_per_user, Look(_clicked, 2 * self.clicks_per_user)))
+            searches.append(Search(self._first_clicks, self.clicks_per_user, Look(_clicked, 3 * self.clicks_per_user)))
         sessions, *clicks = on_early_rows(log, partial(self._prepared, log), searches)
         kept = subsequences(engine.stage(sessions), self.queries_per_session, engine)
         if self.variant == "ours":
@@ -160,9 +160,8 @@ class SafeLogSession(Mechanism):
         tables = {"data": as_lists(published)}
         if self.clicks_per_user:
             progress("adding noise to the clicks")
-            first = clicks[0]
-            if self.variant == "ours":
-                first = first.select("user", "query", "url").distinct()
+            told_apart = ["user", "query", "url"] if self.variant == "ours" else ["user", "query", "url", "time"]
+            first = clicks[0].select(told_apart).distinct()
             tables["clicks"] = survivors(
                 engine.stage(count_users(first, ["query", "url"])),
                 ["query", "url"],
@@ -176,6 +175,8 @@ class SafeLogSession(Mechanism):
 
     def _prepared(self, log: SearchLog, rows: ir.Table) -> ir.Table:
         columns = [name for name in rows.columns if name != "rank" and (name != "url" or self.clicks_per_user)]
+        if self.clicks_per_user and "early_1" in columns:  # only the second search looks at urls; why carry the others?
+            rows = rows.mutate(url=ibis.ifelse(rows["early_1"], rows["url"], ibis.null("string")))
         return normal_query(rows.select(columns), log.normalization)
 
     def _allowed(self, rows: ir.Table) -> ir.Table:
@@ -188,11 +189,10 @@ class SafeLogSession(Mechanism):
 
     def _first_clicks(self, rows: ir.Table) -> ir.Table:
         clicks = self._allowed(rows).select("user", "query", "url", "time")
-        # A dense rank gives the same row twice one place, without telling all rows apart first.
+        # A dense rank gives the same click twice one place, without telling all rows apart.
         place = ibis.dense_rank().over(ibis.window(group_by="user", order_by=["time", "query", "url"]))
-        placed = clicks.mutate(place=place)
-        first = placed.filter(placed["place"] < self.clicks_per_user).drop("place").distinct()
-        return first.mutate(settled=ibis.literal(True))  # all earlier clicks are among these rows
+        placed = clicks.mutate(place=place, settled=ibis.literal(True))  # all earlier clicks are among these rows
+        return placed.filter(placed["place"] < self.clicks_per_user)
 
 
 def _timed(rows: ir.Table) -> ir.BooleanValue:
