@@ -41,7 +41,7 @@ lint: $(VENV)/.test-tools
 	$(BIN)/mypy
 
 test: $(VENV)/.test-tools java browser lint
-	$(BIN)/pytest
+	$(BIN)/pytest -n 2 --dist loadfile
 
 bench: $(VENV)/.test-tools
 	$(BIN)/python benchmarks/release.py

@@ -7,7 +7,22 @@ from pathlib import Path
 import pytest
 from commandline import COMMAND, assert_refused, demo_log, new_ledger, run, succeed
 
-COMMANDS = ("demo", "inspect", "plan", "release", "ledger", "attack k-anonymity")
+COMMANDS = (
+    "demo",
+    "inspect",
+    "plan",
+    "release",
+    "pool",
+    "export",
+    "evaluate",
+    "sweep",
+    "audit",
+    "ledger",
+    "attack k-anonymity",
+    "attack safelog-clicks",
+    "attack re-identification",
+)
+EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 
 
 def example_of(folder: Path, command: str) -> list[str]:
@@ -23,10 +38,21 @@ def example_of(folder: Path, command: str) -> list[str]:
 def test_the_example_in_the_help_runs(tmp_path: Path, command: str) -> None:
     example = example_of(tmp_path, command)
     assert " ".join(example).startswith(command)
-    if command != "demo":
-        shutil.copy(demo_log(60), tmp_path / "log.tsv")
-    new_ledger(tmp_path)
+    prepare(tmp_path, command)
     assert succeed(tmp_path, *example).out != ""
+
+
+def prepare(folder: Path, command: str) -> None:
+    """What the examples take for granted."""
+    if command != "demo":
+        shutil.copy(demo_log(60), folder / "log.tsv")
+    new_ledger(folder)
+    (folder / "queries.txt").write_text("weather\nnews\n")
+    if command == "sweep":
+        shutil.copytree(EXPERIMENTS, folder / "experiments")
+    if command in ("export", "evaluate", "attack re-identification"):
+        of_counts = ("--method", "safelog-click", "--epsilon", "50", "--delta", "0.1", "--clicks-per-user", "3")
+        succeed(folder, "release", "log.tsv", *of_counts, "--out", "release")
 
 
 def test_the_first_help_names_every_command(tmp_path: Path) -> None:
