@@ -29,7 +29,7 @@ def first_sessions(
         repeats=(sent["query"] == sent["query"].lag().over(in_order)).fill_null(False),
     )
     # Rows that say nothing new go before the second sort; they have done their part in keeping a session together.
-    told = engine.stage(marked.filter(marked["starts"] | ~marked["repeats"]).drop("repeats"))
+    told = marked.filter(marked["starts"] | ~marked["repeats"]).drop("repeats")
     until_now = ibis.cumulative_window(group_by="user", order_by=["time", "query"])
     session = told["starts"].cast("int64").sum().over(until_now)
     numbered = engine.stage(told.select("user", "query", session=session, row=ibis.row_number().over(in_order)))

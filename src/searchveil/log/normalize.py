@@ -33,8 +33,15 @@ class Normalization:
         """
         if not any(astuple(self)):
             return text
-        not_plain = text.re_search(NOT_PLAIN_OR_PUNCTUATED if self.punctuation else NOT_PLAIN)
-        return ibis.ifelse(not_plain, _in_engine(*astuple(self))(text), text.lower() if self.case else text)
+        return ibis.ifelse(text.re_search(self.not_plain), _in_engine(*astuple(self))(text), self.apply_to_plain(text))
+
+    @property
+    def not_plain(self) -> str:
+        """Finds the texts whose normal form takes more than lower case."""
+        return NOT_PLAIN_OR_PUNCTUATED if self.punctuation else NOT_PLAIN
+
+    def apply_to_plain(self, text: ir.StringValue) -> ir.StringValue:
+        return text.lower() if self.case else text
 
 
 @cache

@@ -12,6 +12,7 @@ import ibis.expr.types as ir
 
 from searchveil.engine import Engine
 from searchveil.errors import InputError
+from searchveil.log.normalize import Normalization
 
 # Written for the regular expressions that Python, DuckDB (RE2) and Spark (Java) share.
 EMAIL = r"[a-zA-Z0-9._%+-]+(@| at )([a-zA-Z0-9-]+(\.| dot ))+[a-zA-Z]{2,}"
@@ -20,23 +21,40 @@ PHONE = r"(^|[^0-9])(\+?[0-9]{1,3}[ .-]?)?(\([0-9]{3}\)|[0-9]{3})[ .-]?[0-9]{3}[
 SSN = r"(^|[^0-9])[0-9]{3}[ -]?[0-9]{2}[ -]?[0-9]{4}($|[^0-9])"
 CARD = r"[0-9]([ -]?[0-9]){12,18}"
 WORTH_A_LOOK = "@| at |[0-9]"  # what all of these contain; few queries do
+WORTH_A_LOOK_AS_TYPED = "@| [aA][tT] |[0-9]"
+
+
+def normal_with_suspects(rows: ir.Table, normalization: Normalization) -> ir.Table:
+    """The query column in its normal form, and `suspect` where that could match one of our patterns.
+
+    One look at each text serves both: nearly all are plain and hold nothing that a pattern needs. The normal form of a
+    plain text is its lower case, so what is not suspect as typed is not worth a look afterwards either.
+    """
+    text = rows["query"]
+    suspect = text.re_search(f"{normalization.not_plain}|{WORTH_A_LOOK_AS_TYPED}")
+    normal = ibis.ifelse(suspect, normalization.apply(text), normalization.apply_to_plain(text))
+    return rows.mutate(query=normal, suspect=suspect)
 
 
 def without_personal(rows: ir.Table, *, ours: bool, own: Sequence[str] = ()) -> ir.Table:
-    """The rows whose query does not look personal.
+    """The rows whose query does not look personal; where there is a column `suspect`, it says who need not be asked.
 
     `rows` should be staged: an engine would work out a normal form anew for every pattern it looks for.
     """
-    return rows.filter(~looks_personal(rows["query"], ours=ours, own=own))
+    suspect = rows["suspect"] if "suspect" in rows.columns else None
+    return rows.filter(~looks_personal(rows["query"], ours=ours, own=own, suspect=suspect))
 
 
-def looks_personal(text: ir.StringValue, *, ours: bool = True, own: Sequence[str] = ()) -> ir.BooleanValue:
+def looks_personal(
+    text: ir.StringValue, *, ours: bool = True, own: Sequence[str] = (), suspect: ir.BooleanValue | None = None
+) -> ir.BooleanValue:
     """Whether a text matches one of our patterns, if they are wanted, or one of the caller's own."""
     found = ibis.literal(False)
     if ours:
         matches = text.re_search("|".join(f"({pattern})" for pattern in (EMAIL, PHONE, ABROAD, SSN)))
         has_card = ibis.ifelse(text.re_search(CARD), _has_card_number(text), False)
         found = ibis.ifelse(text.re_search(WORTH_A_LOOK), matches | has_card, False)
+        found = found if suspect is None else ibis.ifelse(suspect, found, False)
     for pattern in own:
         found = found | text.re_search(_in_any_case(pattern))
     return found

@@ -13,11 +13,10 @@ import pyarrow as pa
 from searchveil.engine import Engine, Look
 from searchveil.engine.histogram import count_users
 from searchveil.errors import InputError
-from searchveil.items.item import normal_query
 from searchveil.items.session import as_lists, first_sessions, subsequences
 from searchveil.log import SearchLog
 from searchveil.log.early import Search, on_early_rows
-from searchveil.log.personal import check_patterns, check_patterns_on, without_personal
+from searchveil.log.personal import check_patterns, check_patterns_on, normal_with_suspects, without_personal
 from searchveil.log.sessions import GAP_MINUTES
 from searchveil.privacy import calibrate, safelog
 from searchveil.privacy.guarantee import Guarantee, Neighbours
@@ -177,7 +176,7 @@ class SafeLogSession(Mechanism):
         columns = [name for name in rows.columns if name != "rank" and (name != "url" or self.clicks_per_user)]
         if self.clicks_per_user and "early_1" in columns:  # only the second search looks at urls; why carry the others?
             rows = rows.mutate(url=ibis.ifelse(rows["early_1"], rows["url"], ibis.null("string")))
-        return normal_query(rows.select(columns), log.normalization)
+        return normal_with_suspects(rows.select(columns), log.normalization)
 
     def _allowed(self, rows: ir.Table) -> ir.Table:
         allowed = without_personal(rows, ours=not self.personal, own=self.patterns)
