@@ -38,7 +38,9 @@ def synthetic_log(times: int) -> ClickCounts:
     column = chance.choice(pairs, cells, p=popularity / popularity.sum())
     clicks = np.minimum(chance.zipf(2.2, cells), 200)
     matrix = sparse.csr_array((clicks, (row, column)), shape=(users, pairs))
-    matrix = matrix[:, np.flatnonzero(np.bincount(matrix.indices, minlength=pairs) >= 2)]
+    holders = np.bincount(matrix.indices, minlength=pairs)
+    by_popularity = np.argsort(-holders, kind="stable")  # as `click_counts` numbers them
+    matrix = matrix[:, by_popularity[: np.count_nonzero(holders >= 2)]]
     return ClickCounts(matrix[np.flatnonzero(np.diff(matrix.indptr))])
 
 

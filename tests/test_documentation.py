@@ -18,7 +18,7 @@ from searchveil.publish.mechanism import Mechanism
 from searchveil.publish.zealous import Zealous
 
 ROOT = Path(__file__).parents[1]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 SHELL_FENCES = {"console", "sh", "bash"}
 PLACEHOLDERS = {"FILE", "LOG", "DIR", "your-log.tsv"}  # files of the reader's own

@@ -258,6 +258,21 @@ def test_frequent_pairs_of_the_output_are_frequent_in_the_log_and_more_come_with
     assert recalls[-1] > recalls[0]
 
 
+def test_every_solver_of_the_most_diverse_draws_is_certified_and_the_default_is_the_best() -> None:
+    counts = matrix(random_clicks(150, 40, seed=8))
+    found = {}
+    for solver in ("spe", "greedy", "lp-rounding", "branch-and-bound", "best"):
+        mechanism: Any = Sampling(
+            delta=0.5, objective="diversity", sampler="multinomial", seconds=1, **dict[str, Any](solver=solver)
+        )
+        drawn = amounts(mechanism, counts)
+        assert set(drawn.tolist()) <= {0, 1}
+        assert largest_load(counts, "multinomial", drawn) <= mpmath.log(2) + mpmath.mpf(10) ** -14
+        found[solver] = int(drawn.sum())
+    assert found["spe"] < found["greedy"] <= found["best"]
+    assert found["best"] >= found["lp-rounding"] * 0.95
+
+
 def test_poisson_allows_more_than_whole_draws(duckdb_engine: Engine) -> None:
     counts = matrix(random_clicks(200, 40, seed=9))
     expected = amounts(Sampling(delta=0.5), counts).sum() / UNITS
@@ -342,6 +357,8 @@ def test_the_papers_noise_is_labelled(duckdb_engine: Engine) -> None:
         ({"objective": "kl", "output_size": -1.0}, "--output-size must be above 0"),
         ({"objective": "kl", "output_size": 1.5, "sampler": "multinomial"}, "whole --output-size, not 1.5"),
         ({"seconds": -1.0}, "--seconds"),
+        ({"solver": "luck"}, "no solver 'luck'; there are best, spe, greedy, lp-rounding, branch-and-bound"),
+        ({"solver": "spe"}, "leave it out"),
         ({"noise_counts": True}, "add --sampler multinomial"),
     ],
 )
@@ -364,3 +381,12 @@ def test_nothing_shared_is_an_empty_release(duckdb_engine: Engine, objective: An
     release = Sampling(delta=0.5, objective=objective, sampler=sampler, seconds=0.1).release(log)
     assert release.table.num_rows == 0
     assert release.table.column_names == ["user", "query", "url", "count"]
+
+
+def test_counts_in_any_order_are_the_same_counts() -> None:
+    """Entries out of order, or twice, are put in order before anybody judges by them."""
+    shuffled = ClickCounts.of([1, 0, 0, 1, 0], [1, 1, 0, 0, 0], [4, 3, 1, 2, 1])
+    reordered = ClickCounts(shuffled.matrix[:, [1, 0]])
+    assert shuffled.totals.tolist() == [4, 7]
+    assert reordered.totals.tolist() == [7, 4]
+    assert reordered.exposure("poisson").toarray().tolist() == [[3 / 7, 0.5], [4 / 7, 0.5]]

@@ -115,6 +115,9 @@ class MethodOptions:
     support: Annotated[float | None, _method("Sampling: from which share of all clicks a pair is frequent.")] = None
     output_size: Annotated[float | None, _method("Sampling: |O| of frequent and kl; half of what fits.")] = None
     seconds: Annotated[float | None, _method("Sampling: time to look for whole numbers.")] = None
+    solver: Annotated[
+        str | None, _method("Sampling, diversity: best, spe, greedy, lp-rounding or branch-and-bound.")
+    ] = None
     noise_counts: Annotated[bool, _method("Sampling: the paper's noise on counts (errata H2).", "--noise-counts")] = (
         False
     )

@@ -11,6 +11,7 @@ from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import mpmath
 import numpy as np
@@ -127,14 +128,28 @@ def repair(counts: ClickCounts, sampler: Sampler, x: Integers, b: Limit) -> Inte
 def exposure_above(counts: ClickCounts, sampler: Sampler) -> Any:
     """The matrix of the condition from additions, multiplications and divisions only, whose errors IEEE 754 bounds.
 
-    Entry by entry within LOG_ROUNDINGS roundings of the truth.
+    Entry by entry within LOG_ROUNDINGS roundings of the truth. Worked out once for the same counts, and read-only: the
+    condition is judged by it.
     """
+    known = _exposures.setdefault(counts, {})
+    if sampler not in known:
+        known[sampler] = _exposure_above(counts, sampler)
+    return known[sampler]
+
+
+_exposures: WeakKeyDictionary[ClickCounts, dict[Sampler, Any]] = WeakKeyDictionary()
+
+
+def _exposure_above(counts: ClickCounts, sampler: Sampler) -> Any:
     held = counts.matrix.data
     of = counts.totals[counts.matrix.indices]
     if counts.size > EXACT_FLOATS // 4:
         raise InputError(f"{counts.size} clicks are more than can be certified; split the log")
     values = held / of / UNITS if sampler == "poisson" else _log_ratio(of, of - held)
-    return sparse.csr_array((values, counts.matrix.indices, counts.matrix.indptr), shape=counts.matrix.shape, copy=True)
+    values.setflags(write=False)
+    exposed = sparse.csr_array((values, counts.matrix.indices, counts.matrix.indptr), shape=counts.matrix.shape)
+    exposed.has_canonical_format = True  # as the counts are; scipy need not look, nor reorder
+    return exposed
 
 
 def largest_exposures(matrix: Any) -> Reals:

@@ -37,6 +37,7 @@ PATIENCE = 0.1  # seconds for one neighbourhood; easy ones grow, hard ones shrin
 BRANCHES = 100  # users or pairs to look beyond when a neighbourhood grows: popular pairs lead everywhere
 NEARER = 1e-4  # what one more unit towards the total is worth, as a share of the largest gain
 WINDOW = 4  # how many units a count may move by in one step
+SMALL = 500_000  # entries up to which filling takes less than a second
 
 
 def round_down_and_fill(
@@ -58,10 +59,12 @@ def round_down_and_fill(
     began = monotonic()
     program = Program.of(counts, objective, b, total, most)
     x = repair(counts, "multinomial", np.minimum(round_down(relaxed.x), program.most), b)
-    starts = fill(program, program.shortened(x)), fill(program, np.zeros_like(x))
-    x = search(program, max(starts, key=program.worth), until=began + seconds, seed=seed)
-    x = fill(program, repair(counts, "multinomial", x, b))
-    x = repair(counts, "multinomial", x, b)
+    filled = fill(program, program.shortened(x))
+    if program.rows.nnz <= SMALL:  # elsewhere the search has more use for the time
+        filled = max(filled, fill(program, np.zeros_like(x)), key=program.worth)
+    x = repair(counts, "multinomial", search(program, filled, until=began + seconds, seed=seed), b)
+    if x is not filled:
+        x = repair(counts, "multinomial", fill(program, x), b)
     value, bound = objective.value(x.astype(np.float64)), relaxed.upper_bound
     if total is not None and x.sum() < total:
         bound = max(bound, _bound_of_fewer(counts, program, b))
@@ -97,7 +100,7 @@ class Program:
         if total is not None and total < 0:
             raise InputError(f"the output size must not be negative, not {total}")
         limit = for_search(b, TOLERANCE)
-        exposed = exposure_above(counts, "multinomial")
+        exposed = exposure_above(counts, "multinomial").copy()
         largest = largest_exposures(exposed)
         alone = np.zeros(counts.pairs, np.int64)  # and so it stays for a pair that nobody holds
         alone[largest > 0] = np.floor(limit / largest[largest > 0])
@@ -148,31 +151,31 @@ def fill(program: Program, x: Integers) -> Integers:
     at once whose users have room for them even if every better one got its units too.
     """
     x, slack = x.copy(), program.slack(x)
-    users = np.repeat(np.arange(program.rows.shape[0]), np.diff(program.rows.indptr))
+    users = np.repeat(np.arange(program.rows.shape[0], dtype=np.int32), np.diff(program.rows.indptr))
     pairs, exposed = program.rows.indices, program.rows.data
     allowed = x < program.most
     while (missing := program.missing(x)) > 0:
         gain = program.gain(x)
         allowed &= (x < program.most) & ((gain > 0) | ((gain == 0) & (program.total is not None)))
-        fits = np.floor(slack[users] / exposed).astype(np.int64)
-        allowed[pairs[fits < 1]] = False
+        allowed[pairs[exposed > slack[users]]] = False
         if not allowed.any():
             break
-        kept = allowed[pairs]
-        users, pairs, exposed, fits = users[kept], pairs[kept], exposed[kept], fits[kept]
+        kept = np.flatnonzero(allowed[pairs])
+        if len(kept) < len(pairs):
+            users, pairs, exposed = users[kept], pairs[kept], exposed[kept]
         cost = np.bincount(pairs, exposed / slack[users], minlength=len(x)) + 1e-9
         rate = gain / cost
         good = np.flatnonzero(allowed & (rate >= NEARLY * rate[allowed].max()))
         best_first = good[np.argsort(np.where(gain[good] > 0, -rate[good], cost[good]), kind="stable")]
         rank = np.full(len(x), -1)
         rank[best_first] = np.arange(len(good))
-        units = program.most - x
-        np.minimum.at(units, pairs, fits)
-        units = np.maximum(units // 4, 1)
-        units[program.gain(x + units - 1) < NEARLY * gain] = 1
         ranked = np.flatnonzero(rank[pairs] >= 0)
         ranked = ranked[np.argsort(users[ranked] * np.int64(len(x)) + rank[pairs[ranked]])]
         their_users, their_pairs = users[ranked], pairs[ranked]
+        units = program.most - x
+        np.minimum.at(units, their_pairs, np.floor(slack[their_users] / exposed[ranked]).astype(np.int64))
+        units = np.maximum(units // 4, 1)
+        units[program.gain(x + units - 1) < NEARLY * gain] = 1
         added = np.zeros_like(x)
         added[good] = units[good]
         sure = _sure_to_fit(their_users, exposed[ranked] * units[their_pairs], slack)

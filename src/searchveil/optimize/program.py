@@ -19,13 +19,14 @@ Reals = npt.NDArray[np.float64]
 Integers = npt.NDArray[np.int64]
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ClickCounts:
     """c_ik: how often user k (a row) clicked pair i (a column). Every pair is held by at least two users."""
 
     matrix: Any  # scipy.sparse.csr_array of int64, users × pairs
 
     def __post_init__(self) -> None:
+        self.matrix.sum_duplicates()  # scipy would do it later, behind the back of whoever holds the arrays
         # The condition that protects people is judged on these arrays; nobody who borrows them may write to them.
         for part in (self.matrix.data, self.matrix.indices, self.matrix.indptr):
             part.setflags(write=False)
@@ -84,8 +85,10 @@ def click_counts(log: SearchLog) -> StagedClicks:
     normal = normal.filter(normal["query"] != "")
     held = engine.stage(normal.group_by(["user", "query", "url"]).agg(count=normal.count()))
     crowds = held.group_by(["query", "url"]).agg(users=held.count())
-    shared = crowds.filter(crowds["users"] >= 2).select("query", "url")
-    pairs = engine.stage(shared.mutate(pair=ibis.row_number().over(order_by=["query", "url"])))
+    shared = crowds.filter(crowds["users"] >= 2)
+    # The pairs of many users come first: solvers go through memory by pair, and few pairs make up most of the matrix.
+    place = ibis.row_number().over(order_by=[ibis.desc("users"), "query", "url"])
+    pairs = engine.stage(shared.mutate(pair=place).drop("users"))
     kept = engine.stage(held.join(pairs, ["query", "url"]).select("user", "pair", "count"))
     users = kept.select("user").distinct()
     users = engine.stage(users.mutate(number=ibis.row_number().over(order_by="user")))

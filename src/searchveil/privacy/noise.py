@@ -32,7 +32,8 @@ _GUIDE_BITS = 16
 class Source:
     """An endless stream of random bits: AES-256 in counter mode under a fresh key from the operating system.
 
-    Only tests pass a key. A source does not survive a fork, where two processes would draw the same noise.
+    Only tests pass a key, and sweeps over demo logs, whose users are nobody. A source does not survive a fork, where
+    two processes would draw the same noise.
     """
 
     def __init__(self, key: bytes | None = None) -> None:

@@ -12,9 +12,9 @@ import pyarrow as pa
 from searchveil.errors import InputError
 from searchveil.items import CLICK
 from searchveil.log import SearchLog
+from searchveil.optimize import diversity
 from searchveil.optimize.breach import Breach, for_recall, for_size
 from searchveil.optimize.certify import UNITS, Limit, LogOf, limit, quantize, repair, violated
-from searchveil.optimize.diversity import best_within
 from searchveil.optimize.integers import round_down_and_fill
 from searchveil.optimize.objectives import BELOW, KL, Diversity, Frequent, Objective, Size
 from searchveil.optimize.program import ClickCounts, Integers, Sampler, StagedClicks, click_counts
@@ -27,6 +27,7 @@ from searchveil.privacy.noise import DiscreteLaplace, Source, poisson_arrivals
 from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Plan, Progress, Published, silent
 
 Goal = Literal["size", "frequent", "diversity", "kl"]
+Solver = Literal["best", "spe", "greedy", "lp-rounding", "branch-and-bound"]
 
 CHOSEN_FROM_THE_LOG = (
     "how many tuples of each pair are drawn, and which pairs there are: computed from the log and shown by the "
@@ -46,7 +47,8 @@ class Sampling(Mechanism):
     left out. `sampler` "poisson" (ours) draws every user's clicks independently at a rate per pair; "multinomial" is
     the paper's, a whole number of draws of each pair. `output_size` is |O| of `frequent` and `kl` (half of what fits,
     if left out), `support` the relative frequency from which a pair counts as frequent, `seconds` the time to look for
-    whole numbers. With `noise_counts`, the paper's preprocessing and noise Lap(d/ε′) on the numbers of draws.
+    whole numbers, `solver` who looks for the most diverse ones (SPE is the paper's). With `noise_counts`, the paper's
+    preprocessing and noise Lap(d/ε′) on the numbers of draws.
     """
 
     method: ClassVar[str] = "sampling"
@@ -58,6 +60,7 @@ class Sampling(Mechanism):
     support: float = 0.002
     output_size: float | None = None
     seconds: float = 10.0
+    solver: Solver = "best"
     noise_counts: bool = False
     noise_epsilon: float = 1.0
     most_change: float = 1.0
@@ -69,9 +72,12 @@ class Sampling(Mechanism):
         for name, value, known in (
             ("objective", self.objective, get_args(Goal)),
             ("sampler", self.sampler, get_args(Sampler)),
+            ("solver", self.solver, get_args(Solver)),
         ):
             if value not in known:
                 raise InputError(f"no {name} '{value}'; there are {', '.join(known)}")
+        if self.solver != "best" and (self.objective, self.sampler) != ("diversity", "multinomial"):
+            raise InputError("--solver is for --objective diversity --sampler multinomial; leave it out")
         if not 0 < self.support <= 1:
             raise InputError(f"--support is a share of all clicks, above 0 and at most 1, not {self.support:g}")
         if self.output_size is not None:
@@ -193,7 +199,7 @@ class Sampling(Mechanism):
         b = float(self.b)
         if self.objective == "diversity" and self.sampler == "multinomial":
             progress("choosing pairs")
-            return best_within(counts, self.b, self.seconds)
+            return self._diverse(counts)
         total = self._output_size(counts, progress)
         if total == 0:
             return Solution(np.zeros(counts.pairs), 0.0, 0.0, "nothing fits", 0.0)
@@ -209,6 +215,17 @@ class Sampling(Mechanism):
                 counts, solution, objective, self.b, seconds=self.seconds, total=whole, most=most
             )
         return self._still_infrequent(solution, objective) if isinstance(objective, Frequent) else solution
+
+    def _diverse(self, counts: ClickCounts) -> Solution:
+        if self.solver == "spe":
+            return diversity.spe(counts, self.b)
+        if self.solver == "greedy":
+            return diversity.greedy(counts, self.b)
+        if self.solver == "lp-rounding":
+            return diversity.lp_rounding(counts, self.b, self.seconds)
+        if self.solver == "branch-and-bound":
+            return diversity.branch_and_bound(counts, self.b, self.seconds)
+        return diversity.best_within(counts, self.b, self.seconds)
 
     def _still_infrequent(self, solution: Solution, objective: Frequent) -> Solution:
         """Without what makes an infrequent pair frequent in the output, as its size turned out."""
