@@ -1,6 +1,12 @@
-"""Engines for the tests: one suite runs on every engine."""
+"""Engines for the tests, one suite runs on every engine; and the command line without a new process."""
 
+import gc
+import sys
+import traceback
+import warnings
 from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -26,3 +32,30 @@ def engine(request: pytest.FixtureRequest) -> Engine:
     """Each engine in turn; Spark is started once, by the first test that needs it."""
     opened: Engine = request.getfixturevalue(f"{request.param}_engine")
     return opened
+
+
+@pytest.fixture
+def searchveil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Any:
+    """The command in an empty folder, without a new process: most of these say no before they have done anything."""
+    from commandline import Outcome  # beside the tests that use this
+
+    from searchveil.cli import main
+
+    monkeypatch.chdir(tmp_path)
+
+    def run(*arguments: object) -> Any:
+        monkeypatch.setattr(sys, "argv", ["searchveil", *map(str, arguments)])
+        code: Any = 1
+        with warnings.catch_warnings():  # a process that ends need not close the engine of a log it refuses
+            warnings.filterwarnings("ignore", "Implicitly cleaning up", ResourceWarning)
+            try:
+                main()
+            except SystemExit as stop:
+                code = stop.code
+            except Exception:
+                traceback.print_exc()
+            gc.collect()
+        said = capsys.readouterr()
+        return Outcome(code, said.out, said.err)
+
+    return run

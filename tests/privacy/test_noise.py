@@ -131,7 +131,7 @@ def test_discrete_laplace_is_unbiased_with_its_variance(scale: float) -> None:
         (DiscreteGaussian(3.0), gaussian(3.0)),
         (Poisson(1.0), poisson(1.0)),
     ],
-    ids=str,
+    ids=lambda value: str(value) if isinstance(value, Distribution) else "exact",
 )
 def test_short_words_give_the_same_distribution_because_more_bits_decide(
     distribution: Distribution, probability: Probability, word_bits: int
