@@ -25,7 +25,7 @@ from searchveil.optimize.program import ClickCounts
 from searchveil.optimize.solve import relax
 
 B = log(2)
-PATIENCE = 1_800.0  # seconds after which HiGHS is stopped; its time is then a lower bound
+PATIENCE = 300.0  # seconds after which HiGHS is stopped; its time is then a lower bound
 
 
 def synthetic_log(times: int) -> ClickCounts:
