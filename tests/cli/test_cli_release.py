@@ -50,7 +50,7 @@ def data(folder: Path) -> pa.Table:
     ],
 )
 def test_zealous_of_every_item(tmp_path: Path, item: str, columns: list[str]) -> None:
-    asked = ("--method", "zealous", "--item", item, "--epsilon", "1500", "--delta", "1e-6", "--per-user", "30")
+    asked = ("--method", "zealous", "--item", item, "--epsilon", "50000", "--delta", "1e-6", "--per-user", "1000")
     told = release(tmp_path, demo_log(), *asked)
     assert (told["method"], told["item"]) == ("zealous", item)
     assert set(told["parameters"]) == ZEALOUS
