@@ -24,8 +24,8 @@ from searchveil.optimize.program import ClickCounts, click_counts
 from searchveil.optimize.solution import Solution
 from searchveil.privacy.ledger import Ledger
 from searchveil.privacy.noise import Source
+from searchveil.progress import silent
 from searchveil.publish import sampling
-from searchveil.publish.mechanism import silent
 from searchveil.publish.sampling import Sampling, draw, pick_users, smallest_exposure
 
 OBJECTIVES: list[Any] = ["size", "frequent", "diversity", "kl"]
@@ -366,6 +366,14 @@ def test_what_is_refused(wrong: dict[str, Any], message: str) -> None:
     good: dict[str, Any] = {"delta": 0.5}
     with pytest.raises(InputError, match=message):
         Sampling(**good | wrong)
+
+
+def test_a_support_that_no_pair_has_and_a_size_that_no_chance_gives_are_refused(duckdb_engine: Engine) -> None:
+    log = log_of(duckdb_engine, random_clicks(40, 10, seed=6))
+    with pytest.raises(InputError, match=r"no pair holds 0.99 of all clicks; try a smaller --support"):
+        Sampling(delta=0.5, objective="frequent", support=0.99).release(log)
+    with pytest.raises(InputError, match="appear for certain"):
+        smallest_exposure(log, size=1e9)
 
 
 def test_a_log_without_urls_is_refused(duckdb_engine: Engine) -> None:

@@ -24,7 +24,8 @@ from searchveil.optimize.solve import relax
 from searchveil.privacy import calibrate
 from searchveil.privacy.guarantee import Guarantee
 from searchveil.privacy.noise import DiscreteLaplace, Source, poisson_arrivals
-from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Plan, Progress, Published, silent
+from searchveil.progress import Progress, silent
+from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Plan, Published
 
 Goal = Literal["size", "frequent", "diversity", "kl"]
 Solver = Literal["best", "spe", "greedy", "lp-rounding", "branch-and-bound"]
@@ -244,7 +245,10 @@ class Sampling(Mechanism):
     def _objective(self, counts: ClickCounts, total: float | None) -> Objective:
         if self.objective == "frequent":
             assert total is not None
-            return Frequent.of(counts, self.support, total)
+            frequent = Frequent.of(counts, self.support, total)
+            if not frequent.frequent.any():
+                raise InputError(f"no pair holds {self.support:g} of all clicks; try a smaller --support")
+            return frequent
         if self.objective == "kl":
             return KL.of(counts)
         return Size() if self.objective == "size" else Diversity()
@@ -271,9 +275,13 @@ def smallest_exposure(
     CLICK.check(log)
     counts = click_counts(log).counts
     if size is not None:
-        return for_size(counts, sampler, size, progress=progress)
-    assert recall is not None
-    return for_recall(counts, sampler, support, recall, progress=progress)
+        found = for_size(counts, sampler, size, progress=progress)
+    else:
+        assert recall is not None
+        found = for_recall(counts, sampler, support, recall, progress=progress)
+    if found.delta == 1:
+        raise InputError("so much needs users who appear for certain (δ = 1); ask for less")
+    return found
 
 
 def draw(sampler: Sampler, amounts: Integers, source: Source) -> Integers:

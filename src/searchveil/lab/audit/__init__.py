@@ -15,7 +15,8 @@ from searchveil.lab.audit.scenes import Canary, Shape, Stage, Watched, canaries_
 from searchveil.log import SearchLog
 from searchveil.privacy.guarantee import Guarantee
 from searchveil.privacy.noise import Source
-from searchveil.publish.mechanism import Mechanism, Progress, silent
+from searchveil.progress import Progress, silent
+from searchveil.publish.mechanism import Mechanism
 
 __all__ = ["AuditReport", "Finding", "audit"]
 
@@ -137,7 +138,9 @@ def _nothing_to_audit(mechanism: Mechanism) -> AuditReport | None:
     """A report without runs, for what claims no differential privacy or claims it only in part."""
     plan = mechanism.plan(1000)
     why = ""
-    if not plan.guarantee.is_private:
+    if plan.guarantee.notion == "sampling-step":
+        why = "It promises something of one step only, and what the log decides before that is taken as public."
+    elif not plan.guarantee.is_private:
         why = "It claims no differential privacy: its ε is infinite, and no log refutes that."
     elif plan.guarantee.unprotected:
         why = (
