@@ -15,9 +15,10 @@ from searchveil.engine.histogram import count_users, first_of_each_user
 from searchveil.log import SearchLog
 from searchveil.privacy import safelog
 from searchveil.privacy.noise import DiscreteLaplace, Source
+from searchveil.progress import Progress
 from searchveil.publish import korolova, threshold, zealous
 from searchveil.publish.korolova import Korolova
-from searchveil.publish.mechanism import Plan, Progress
+from searchveil.publish.mechanism import Plan
 from searchveil.publish.safelog_click import SafeLogClick
 from searchveil.publish.zealous import Zealous
 

@@ -27,7 +27,7 @@ from searchveil.lab.sweep.work import run
 from searchveil.log.demo import write_demo
 from searchveil.log.read import read_log
 from searchveil.privacy.noise import Source
-from searchveil.publish.mechanism import silent
+from searchveil.progress import silent
 from searchveil.publish.zealous import Zealous
 
 USERS, SEED, FRACTION = 300, 3, 0.3

@@ -14,11 +14,12 @@ from searchveil.engine import Engine
 from searchveil.errors import InputError
 from searchveil.log import SearchLog
 from searchveil.privacy.noise import Source
+from searchveil.progress import silent
 from searchveil.publish.k_anonymity import KAnonymity
 from searchveil.publish.k_keyword import LONGEST_PREFIX, KKeyword
 from searchveil.publish.k_query import KQuery
 from searchveil.publish.k_session import KSession
-from searchveil.publish.mechanism import Mechanism, silent
+from searchveil.publish.mechanism import Mechanism
 
 Row = tuple[Any, str, int]  # user, query, minute
 

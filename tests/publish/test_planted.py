@@ -13,8 +13,9 @@ from searchveil.log import SearchLog
 from searchveil.log.demo import planted_personal_queries, write_demo
 from searchveil.log.read import read_log
 from searchveil.privacy.noise import Source
+from searchveil.progress import silent
 from searchveil.publish.korolova import Korolova
-from searchveil.publish.mechanism import Mechanism, silent
+from searchveil.publish.mechanism import Mechanism
 from searchveil.publish.zealous import Zealous
 
 USERS, SEED, RELEASES = 2000, 1, 200

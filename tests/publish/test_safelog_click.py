@@ -26,8 +26,8 @@ from searchveil.log import SearchLog
 from searchveil.log.normalize import USUAL
 from searchveil.privacy.ledger import Ledger
 from searchveil.privacy.noise import Source
+from searchveil.progress import silent
 from searchveil.publish import safelog_click
-from searchveil.publish.mechanism import silent
 from searchveil.publish.safelog_click import SafeLogClick
 
 Row = tuple[str, str, int, str | None]  # user, query, minutes, url

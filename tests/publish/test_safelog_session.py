@@ -23,8 +23,8 @@ from searchveil.items.session import as_lists
 from searchveil.log import SearchLog
 from searchveil.privacy.ledger import Ledger
 from searchveil.privacy.noise import Source
+from searchveil.progress import silent
 from searchveil.publish import safelog_session
-from searchveil.publish.mechanism import silent
 from searchveil.publish.safelog_session import SafeLogSession
 
 Row = tuple[str, str, int, str | None]  # user, query, minutes, url

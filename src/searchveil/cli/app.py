@@ -258,7 +258,8 @@ def evaluate(
     from searchveil.cli import show
     from searchveil.lab.applications import application_named
     from searchveil.lab.evaluate import evaluate as run
-    from searchveil.lab.report import check_place, check_tools, place_beside, published, write_report
+    from searchveil.lab.report import check_place, place_beside, published, write_report
+    from searchveil.lab.tools import check_tools
 
     check_tools()  # all that can be wrong is told before a log is read
     release, names = Path(folder), None

@@ -16,9 +16,10 @@ from searchveil.lab.measures.count_distribution import distribution
 from searchveil.lab.measures.coverage import coverage
 from searchveil.lab.split import split
 from searchveil.lab.testset import TestSet
-from searchveil.lab.view import CALLED, View
+from searchveil.lab.view import View, lacking
 from searchveil.log import SearchLog
-from searchveil.publish.mechanism import Progress, Release, silent
+from searchveil.progress import Progress, silent
+from searchveil.publish.mechanism import Release
 
 WARNING = (
     "These figures compare the release with private data. They are not covered by the guarantee: keep them to "
@@ -87,7 +88,7 @@ def _measure(original: View, release: View, progress: Progress) -> tuple[dict[st
     skipped: dict[str, str] = {}
     for name in MEASURES:
         measure = measure_named(name)()
-        if missing := _missing(measure.needs, original, release):
+        if missing := lacking(measure.needs, original, release):
             skipped[name] = missing
             continue
         progress(f"measuring {name.replace('-', ' ')}")
@@ -102,7 +103,7 @@ def _try(
     running: Mapping[str, Application], original: View, release: View, test: SearchLog, seed: int, progress: Progress
 ) -> tuple[dict[str, dict[str, Scores]], dict[str, str]]:
     """The scores by application, and why there are none of the others."""
-    reasons = {name: _missing(application.needs, original, release) for name, application in running.items()}
+    reasons = {name: lacking(application.needs, original, release) for name, application in running.items()}
     skipped = {name: missing for name, missing in reasons.items() if missing is not None}
     able = {name: application for name, application in running.items() if name not in skipped}
     if not able:
@@ -116,14 +117,6 @@ def _try(
         progress(f"trying {name.replace('-', ' ')}")
         scores[name] = {"original": application.run(original, asked), "release": application.run(release, asked)}
     return scores, skipped
-
-
-def _missing(needs: Sequence[str], original: View, release: View) -> str | None:
-    """What is not there that is needed, in words; None where all of it is."""
-    for side, view in (("release", release), ("log", original)):
-        if lacking := [CALLED[name] for name in needs if not view.has(name)]:
-            return f"the {side} has no {' and no '.join(lacking)}"
-    return None
 
 
 def _item_of(release: str | Path | Release) -> str:

@@ -216,3 +216,11 @@ def _queries_of_transitions(transitions: ir.Table) -> ir.Table:
     before = transitions.select("query", "count")
     after = transitions.select(query=transitions["next"], count=transitions["count"])
     return _sums(before.union(after), "query")
+
+
+def lacking(needs: Sequence[str], original: View, release: View) -> str | None:
+    """What is not there that a comparison needs, in words; None where all of it is."""
+    for side, view in (("release", release), ("log", original)):
+        if missing := [CALLED[name] for name in needs if not view.has(name)]:
+            return f"the {side} has no {' and no '.join(missing)}"
+    return None

@@ -16,8 +16,9 @@ from searchveil.optimize.diversity import best_within
 from searchveil.optimize.integers import round_down_and_fill
 from searchveil.optimize.objectives import Diversity, Size
 from searchveil.optimize.program import ClickCounts, Integers, Sampler
-from searchveil.optimize.solution import Progress, Solution, silent
+from searchveil.optimize.solution import Solution
 from searchveil.optimize.solve import relax
+from searchveil.progress import Progress, silent
 
 PRECISION = 1e-3  # of b, relative
 SECONDS = 2.0  # for an integer answer at one b

@@ -20,7 +20,8 @@ from scipy import sparse
 
 from searchveil.optimize.objectives import Objective
 from searchveil.optimize.program import Reals
-from searchveil.optimize.solution import Progress, Solution, silent
+from searchveil.optimize.solution import Solution
+from searchveil.progress import Progress, silent
 
 CHECK_EVERY = 50  # steps between two looks at the gap; a look costs about ten steps
 EASINGS = 3  # rounds of taking from the pairs that burden overloaded users most

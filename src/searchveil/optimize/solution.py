@@ -1,15 +1,8 @@
 """What a solver hands back: an answer, and a proof of how far from the best it can be."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
 from searchveil.optimize.program import Integers, Reals
-
-Progress = Callable[[str], None]
-
-
-def silent(step: str) -> None:
-    """The progress of a caller who does not want to hear about it."""
 
 
 @dataclass(frozen=True)

@@ -12,7 +12,8 @@ from searchveil.optimize.first_order import Packing
 from searchveil.optimize.objectives import Objective, Size
 from searchveil.optimize.piecewise import by_pieces
 from searchveil.optimize.program import ClickCounts, Reals, Sampler
-from searchveil.optimize.solution import Progress, Solution, silent
+from searchveil.optimize.solution import Solution
+from searchveil.progress import Progress, silent
 
 SMALL = 50_000  # non-zeros up to which HiGHS takes about a second, and gives a vertex, whose floor keeps more
 TOLERANCE = 1e-3  # the gap at which the first-order method may stop

@@ -12,8 +12,9 @@ from searchveil.engine import Engine
 from searchveil.items import KEYWORD
 from searchveil.log import SearchLog
 from searchveil.privacy.noise import Source
+from searchveil.progress import Progress
 from searchveil.publish.k_anonymity import KAnonymity
-from searchveil.publish.mechanism import Plan, Progress
+from searchveil.publish.mechanism import Plan
 
 LONGEST_PREFIX = 32  # rare keywords are cut to this first, so that a pasted text does not decide the number of rounds
 

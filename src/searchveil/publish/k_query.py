@@ -9,8 +9,9 @@ import pyarrow as pa
 
 from searchveil.log import SearchLog
 from searchveil.privacy.noise import Source
+from searchveil.progress import Progress
 from searchveil.publish.k_anonymity import KAnonymity, searches_in_sessions
-from searchveil.publish.mechanism import Plan, Progress
+from searchveil.publish.mechanism import Plan
 
 
 @dataclass(frozen=True)

@@ -16,8 +16,9 @@ from searchveil.log import SearchLog
 from searchveil.privacy import calibrate
 from searchveil.privacy.guarantee import Guarantee, Neighbours
 from searchveil.privacy.noise import DiscreteLaplace, Source
+from searchveil.progress import Progress
 from searchveil.publish.candidates import noisy_candidates
-from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Plan, Progress
+from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Plan
 from searchveil.publish.threshold import survivors
 
 

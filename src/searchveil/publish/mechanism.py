@@ -1,7 +1,7 @@
 """What every way of publishing has in common: parameters in, a plan before anything is spent, a release after."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from pathlib import Path
@@ -13,15 +13,10 @@ from searchveil.errors import InputError
 from searchveil.log import SearchLog
 from searchveil.privacy.guarantee import Guarantee
 from searchveil.privacy.noise import Source
+from searchveil.progress import Progress, silent
 
 if TYPE_CHECKING:
     from searchveil.privacy.ledger import Entry, Ledger
-
-Progress = Callable[[str], None]
-
-
-def silent(step: str) -> None:
-    """The progress of a caller who does not want to hear about it."""
 
 
 @dataclass(frozen=True)

@@ -19,8 +19,9 @@ from searchveil.log.sessions import number_sessions, submissions
 from searchveil.privacy import calibrate, safelog
 from searchveil.privacy.guarantee import Guarantee, Neighbours
 from searchveil.privacy.noise import DiscreteLaplace, Source
+from searchveil.progress import Progress
 from searchveil.publish.candidates import noisy_candidates
-from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Plan, Progress
+from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Plan
 from searchveil.publish.threshold import survivors
 
 

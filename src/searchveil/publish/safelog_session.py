@@ -21,7 +21,8 @@ from searchveil.log.sessions import GAP_MINUTES
 from searchveil.privacy import calibrate, safelog
 from searchveil.privacy.guarantee import Guarantee, Neighbours
 from searchveil.privacy.noise import DiscreteLaplace, Source
-from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Plan, Progress
+from searchveil.progress import Progress
+from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Plan
 from searchveil.publish.safelog_click import check_calibration
 from searchveil.publish.threshold import survivors
 

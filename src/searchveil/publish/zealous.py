@@ -13,7 +13,8 @@ from searchveil.log import SearchLog
 from searchveil.privacy import calibrate
 from searchveil.privacy.guarantee import Guarantee, Neighbours
 from searchveil.privacy.noise import DiscreteLaplace, Source
-from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Plan, Progress
+from searchveil.progress import Progress
+from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Plan
 from searchveil.publish.threshold import survivors
 
 

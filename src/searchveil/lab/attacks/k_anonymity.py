@@ -21,11 +21,12 @@ from searchveil.items import KEYWORD, QUERY
 from searchveil.log import SearchLog
 from searchveil.privacy.guarantee import Guarantee
 from searchveil.privacy.noise import Source
+from searchveil.progress import Progress, silent
 from searchveil.publish.k_anonymity import searches_in_sessions
 from searchveil.publish.k_keyword import KKeyword
 from searchveil.publish.k_query import KQuery
 from searchveil.publish.k_session import KSession, session_keywords
-from searchveil.publish.mechanism import Mechanism, Progress, silent
+from searchveil.publish.mechanism import Mechanism
 
 PERSONAL_QUERY = "elspeth quillwhistle heron lane foreclosure"
 

@@ -22,7 +22,8 @@ from searchveil.items import KEYWORD, QUERY
 from searchveil.lab.folder import release_record, released_tables
 from searchveil.log import SearchLog
 from searchveil.privacy.noise import Source
-from searchveil.publish.mechanism import Progress, Release, silent
+from searchveil.progress import Progress, silent
+from searchveil.publish.mechanism import Release
 
 Terms = frozenset[str]  # queries, or words where the release has only words
 

@@ -17,7 +17,7 @@ from searchveil.lab.estimate import epsilon_at_least
 from searchveil.log import SearchLog
 from searchveil.privacy import calibrate, safelog
 from searchveil.privacy.noise import DiscreteLaplace, Source
-from searchveil.publish.mechanism import Progress, silent
+from searchveil.progress import Progress, silent
 from searchveil.publish.safelog_click import SafeLogClick
 
 POPULAR, COMMON_URL, SINGLE_URL = "weather", "http://weather.example", "http://a-rare-disease.example"

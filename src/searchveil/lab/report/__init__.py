@@ -1,7 +1,7 @@
 """An evaluation as a page for people: one file that opens without a network."""
 
 from searchveil.lab.report.published import Published, published
-from searchveil.lab.report.report import check_place, check_tools, place_beside, report, write_report
+from searchveil.lab.report.report import check_place, place_beside, report, write_report
 from searchveil.lab.report.table import Row, Section, in_figures, sections
 
 __all__ = [
@@ -9,7 +9,6 @@ __all__ = [
     "Row",
     "Section",
     "check_place",
-    "check_tools",
     "in_figures",
     "place_beside",
     "published",

@@ -8,14 +8,12 @@ lets the browser run that one script, known by its hash, and fetch nothing.
 import base64
 import hashlib
 import json
-import os
 import re
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
-from importlib.util import find_spec
 from pathlib import Path
 
 from searchveil.errors import InputError
@@ -23,19 +21,11 @@ from searchveil.lab.evaluate import Evaluation
 from searchveil.lab.report.charts import Chart, chart_of_scores, charts_of_counts
 from searchveil.lab.report.published import published
 from searchveil.lab.report.table import in_figures, sections
+from searchveil.lab.whole import write_whole
 
-TOOLS = ("altair", "vl_convert", "ir_measures", "markdown_it")
 MARK = '<meta name="generator" content="searchveil evaluate">'  # by which an earlier report is known
 LOOK = 2000  # characters in which to look for it
 FRONT_MATTER = re.compile(r"\A---\n.*?^---\n", re.DOTALL | re.MULTILINE)
-
-
-def check_tools() -> None:
-    """Find out before any work whether what `evaluate` needs is installed."""
-    if missing := [tool for tool in TOOLS if find_spec(tool) is None]:
-        raise InputError(
-            f"the lab's tools are not installed ({', '.join(missing)}); type: pip install 'searchveil[lab]'"
-        )
 
 
 def place_beside(folder: Path) -> Path:
@@ -62,13 +52,7 @@ def check_place(path: Path, folder: Path) -> None:
 def write_report(path: Path, evaluation: Evaluation, folder: Path, *, against: str) -> Path:
     """Write the page whole or not at all; an earlier report in that place is replaced."""
     check_place(path, folder)
-    page = report(evaluation, folder, against=against)
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_text(page, encoding="utf-8", newline="\n")
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)
+    write_whole(path, report(evaluation, folder, against=against))
     return path
 
 

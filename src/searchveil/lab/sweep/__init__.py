@@ -3,23 +3,23 @@
 import os
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from importlib.util import find_spec
 from pathlib import Path
 
 from searchveil.errors import InputError
-from searchveil.lab.sweep.cells import Store, grid, write_whole
+from searchveil.lab.sweep.cells import Store, grid
 from searchveil.lab.sweep.charts import Chart, charts
 from searchveil.lab.sweep.experiment import DemoLog, Experiment
 from searchveil.lab.sweep.prepare import prepared
 from searchveil.lab.sweep.results import Results
 from searchveil.lab.sweep.work import Failure, run
+from searchveil.lab.tools import check_tools
+from searchveil.lab.whole import write_whole
 from searchveil.log.schema import Problem
-from searchveil.publish.mechanism import Progress, silent
+from searchveil.progress import Progress, silent
 
 __all__ = ["DemoLog", "Experiment", "Failure", "Swept", "sweep"]
 
 Done = Callable[[int, int], None]
-TOOLS = ("altair", "vl_convert", "ir_measures")
 SHARE_OF_MEMORY = 0.7  # of the machine's, for the engines of all processes together
 ENGINES = 2  # of a process at the same time
 
@@ -35,14 +35,6 @@ class Swept:
     kept: int  # cells that were there already
     failures: tuple[Failure, ...]
     problems: tuple[Problem, ...]
-
-
-def check_tools() -> None:
-    """Find out before any work whether what a sweep needs is installed."""
-    if missing := [tool for tool in TOOLS if find_spec(tool) is None]:
-        raise InputError(
-            f"the lab's tools are not installed ({', '.join(missing)}); type: pip install 'searchveil[lab]'"
-        )
 
 
 def sweep(

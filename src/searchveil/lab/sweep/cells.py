@@ -2,7 +2,6 @@
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -10,6 +9,7 @@ from typing import Any
 
 from searchveil import __version__
 from searchveil.lab.sweep.experiment import ORIGINAL, DemoLog, Experiment, Point
+from searchveil.lab.whole import write_whole
 
 Found = dict[str, Any]  # what was found in a cell, as JSON
 
@@ -106,12 +106,3 @@ class Store:
     def missing(self, cells: Sequence[Cell]) -> list[Cell]:
         """Those to be done. Two tables may ask for the same under two labels: once is enough."""
         return [cell for cell in {cell.key: cell for cell in cells}.values() if self.read(cell.key) is None]
-
-
-def write_whole(path: Path, text: str) -> None:
-    partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
-    try:
-        partial.write_text(text, encoding="utf-8", newline="\n")
-        partial.replace(path)
-    finally:
-        partial.unlink(missing_ok=True)

@@ -17,7 +17,7 @@ from searchveil.lab.sweep.experiment import PUBLIC_FILES, DemoLog, Experiment, L
 from searchveil.log.read import read_log
 from searchveil.log.readers.source import find_sources
 from searchveil.log.schema import Problem
-from searchveil.publish.mechanism import Progress
+from searchveil.progress import Progress
 
 PUBLIC_ITEMS = {"pool": QUERY, "candidates": CLICK, "transition_candidates": PAIR}
 PUBLIC_USERS = 2  # of the other demo log who must share something before it is public knowledge

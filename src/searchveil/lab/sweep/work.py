@@ -29,7 +29,7 @@ from searchveil.lab.measures import measure_named
 from searchveil.lab.sweep.cells import Cell, Found, Setup, Store, shown
 from searchveil.lab.sweep.experiment import ORIGINAL, PUBLIC_FILES, DemoLog, without_dashes
 from searchveil.lab.testset import TestSet
-from searchveil.lab.view import CALLED, View
+from searchveil.lab.view import View, lacking
 from searchveil.log.read import read_log
 from searchveil.privacy.noise import Source
 from searchveil.publish.mechanism import Mechanism, Release
@@ -198,8 +198,8 @@ class Bench:
         figures, skipped = {}, {}
         for name, parameters in self.setup.experiment.applications.items():
             application = application_named(name)(**parameters)
-            if lacking := _lacking(application.needs, view, self.original):
-                skipped[name] = lacking
+            if missing := lacking(application.needs, self.original, view):
+                skipped[name] = missing
             else:
                 figures[name] = application.run(view, self.test)
         return figures, skipped
@@ -208,18 +208,11 @@ class Bench:
         figures, skipped = {}, {}
         for name, parameters in self.setup.experiment.measures.items():
             measure = measure_named(name)(**parameters)
-            if lacking := _lacking(measure.needs, view, self.original):
-                skipped[name] = lacking
+            if missing := lacking(measure.needs, self.original, view):
+                skipped[name] = missing
             else:
                 figures[name] = measure.measure(self.original, view)
         return figures, skipped
-
-
-def _lacking(needs: Sequence[str], release: View, original: View) -> str:
-    for side, view in (("release", release), ("log", original)):
-        if lacking := [CALLED[name] for name in needs if not view.has(name)]:
-            return f"the {side} has no {' and no '.join(lacking)}"
-    return ""
 
 
 def _opened(files: Mapping[str, Path]) -> dict[str, Any]:
