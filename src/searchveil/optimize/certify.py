@@ -24,6 +24,7 @@ UNITS = 2**32  # of the Poisson sampler's amounts in one expected count
 ROUNDING = 2.0**-52  # twice the relative error of one float operation; the other half covers products of errors
 LOG_TERMS = 18  # of the series below: what is left out is less than a thousandth of one rounding
 LOG_ROUNDINGS = 128  # no more than 6 for each of its terms, and a few around them
+BLOCK = 2**16  # logarithms to work out together, in the processor's cache
 LN2_ABOVE = 0.6931471805599454  # the float above ln 2
 LARGEST_COUNT = 2.0**30  # beyond any log, and small enough for amounts in 64 bits
 EXACT_FLOATS = 2**53  # every integer up to here is a float
@@ -165,6 +166,14 @@ def _log_ratio(larger: Integers, smaller: Integers) -> Reals:
 
     With larger/smaller = 2^k·m and q = (m − 1)/(m + 1) it is k ln 2 + 2(q + q³/3 + q⁵/5 + …); m ≤ 2 keeps q ≤ 1/3.
     """
+    logs = np.empty(len(larger))
+    for start in range(0, len(larger), BLOCK):
+        block = slice(start, start + BLOCK)
+        logs[block] = _log_ratio_of_some(larger[block], smaller[block])
+    return logs
+
+
+def _log_ratio_of_some(larger: Integers, smaller: Integers) -> Reals:
     some = np.maximum(smaller, 1)
     halvings = np.maximum(np.frexp(larger / some)[1] - 1, 0).astype(np.int64)
     halvings -= (some << halvings) > larger  # where the division rounded up to a power of two
@@ -173,7 +182,8 @@ def _log_ratio(larger: Integers, smaller: Integers) -> Reals:
     square = q * q
     series = np.zeros_like(q)
     for odd in range(2 * LOG_TERMS - 1, 0, -2):
-        series = series * square + 1 / odd
+        series *= square
+        series += 1 / odd
     return np.where(smaller > 0, halvings * LN2_ABOVE + 2 * q * series, FORBIDDEN)
 
 

@@ -12,23 +12,27 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import cached_property
-from math import inf
+from math import inf, sqrt
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
+from searchveil.optimize.by_rows import ByRows
 from searchveil.optimize.objectives import Objective
 from searchveil.optimize.program import Reals
 from searchveil.optimize.solution import Solution
 from searchveil.progress import Progress, silent
 
-CHECK_EVERY = 50  # steps between two looks at the gap; a look costs about ten steps
+CHECK_EVERY = 25  # steps between two chances to restart, or to look at the gap
+FIRST_LOOK = 50  # a look costs about twenty steps
 EASINGS = 3  # rounds of taking from the pairs that burden overloaded users most
 FILLS = 3  # rounds of handing out what dividing by the largest load has left over
 # Times the ratio of the norms of gains and allowances: where the balance of the steps starts. Both by trial; a third or
 # three times as much does about as well, and restarts move it on.
 PRIMAL_WEIGHT, PRIMAL_WEIGHT_WITH_TOTAL = 3.0, 100.0
+COARSE = 1e-3  # the narrowest gap to close with steps in single precision: waiting for memory, they are faster
+LARGEST_SINGLE = 1e12  # of counts, so that their squares are far from overflowing there
 ON_TOTAL = 1e-10  # how near to its total, relatively, a step must end
 ULP = float(np.finfo(np.float64).eps)
 
@@ -41,34 +45,38 @@ class Packing:
     """
 
     most: Reals
-    rows: Any  # scipy.sparse.csr_array, users × pairs, the busiest user first
-    columns: Any  # its transpose, also by rows: both products then run along memory
+    rows: ByRows  # users × pairs, the busiest user first
+    columns: ByRows  # its transpose: both products then run along memory
 
     @classmethod
     def of(cls, exposure: Any, b: float) -> "Packing":
         by_user = sparse.csr_array(exposure)
         busiest_first = np.argsort(-np.diff(by_user.indptr), kind="stable")  # their prices then stay in the cache
-        by_pair = _compact(by_user[busiest_first].T)
-        most = b / _reduce(np.maximum, by_pair, by_pair.data)
-        by_pair.data = by_pair.data * (most / b).repeat(np.diff(by_pair.indptr))
-        return cls(most, _compact(by_pair.T), by_pair)
+        by_user = by_user[busiest_first]
+        by_pair = sparse.csr_array(by_user.T)
+        most = b / np.maximum.reduceat(by_pair.data, by_pair.indptr[:-1])
+        by_pair.data *= (most / b).repeat(np.diff(by_pair.indptr))
+        by_user.data *= (most / b)[by_user.indices]
+        return cls(most, ByRows.of(by_user), ByRows.of(by_pair))
+
+    def in_single_precision(self) -> "Packing":
+        """Nearly the same program in half the memory: for steps, which may err, not for what is claimed of them."""
+        rows, columns = (matrix.entries(lambda data: data.astype(np.float32)) for matrix in (self.rows, self.columns))
+        return Packing(self.most.astype(np.float32), rows, columns)
 
     @cached_property
     def rounding(self) -> float:
         """The relative error of any load or price: one rounding per term, and the few with which the terms came."""
-        longest = max(np.diff(self.rows.indptr).max(initial=0), np.diff(self.columns.indptr).max(initial=0))
+        longest = max(self.rows.row_lengths.max(initial=0), self.columns.row_lengths.max(initial=0))
         return float(longest + 64) * ULP
 
     @cached_property
-    def squares(self) -> Any:
-        squared = self.rows.copy()
-        squared.data = squared.data**2
-        return squared
+    def squares(self) -> ByRows:
+        return self.rows.entries(np.square)
 
     def largest_loads(self, z: Reals) -> Reals:
         """For each pair: how much of an allowance is used, of the users who hold it by the one who has used most."""
-        loads: Reals = self.rows @ z
-        return _reduce(np.maximum, self.columns, loads[self.columns.indices])
+        return self.columns.largest(self.rows @ z)
 
     def within(self, z: Reals) -> Reals:
         """Feasible for every user: no pair keeps more than its most loaded user can bear."""
@@ -98,8 +106,8 @@ class Packing:
         """
         for _ in range(EASINGS):
             excess = np.maximum(self.rows @ z - 1, 0)
-            asked = (excess / np.maximum(self.squares @ z, 1e-300))[self.columns.indices] * self.columns.data
-            z = z * np.maximum(1 - _reduce(np.maximum, self.columns, asked), 0)
+            asked = self.columns.largest(excess / np.maximum(self.squares @ z, 1e-300), times_entry=True)
+            z = z * np.maximum(1 - asked, 0)
         return z
 
     def filled(self, z: Reals) -> Reals:
@@ -127,14 +135,19 @@ def solve(
     started = time.perf_counter()
     program = Packing.of(exposure, b)
     best = _Best(program, objective, total, largest)
-    method = _Halpern(program, objective, total)
+    # A total has to be met, and a narrow gap to be closed, more exactly than a single-precision step can.
+    coarse = total is None and tolerance >= COARSE and program.most.max() < LARGEST_SINGLE
+    method = _Halpern(program.in_single_precision() if coarse else program, objective, total)
+    next_look = float(FIRST_LOOK)
     for step in range(1, steps + 1):
         method.step()
-        if step % CHECK_EVERY == 0 or step == steps:
+        if step == steps or (step % CHECK_EVERY == 0 and step >= next_look):
             best.look(method.z, method.y)
             progress(f"step {step}: at least {best.lower:,.6g}, at most {best.upper:,.6g}")
-            if best.upper - best.lower <= tolerance * best.scale:
+            if (excess := (best.upper - best.lower) / max(tolerance * best.scale, 1e-300)) <= 1:
                 break
+            next_look = step * min(sqrt(excess), 2)  # for the gap to fall faster than the square of the steps is rare
+        if step % CHECK_EVERY == 0:
             method.restart_if_due()
     return Solution(best.x, best.lower, best.upper, "first order", time.perf_counter() - started)
 
@@ -153,6 +166,7 @@ class _Best:
         return max(abs(self.upper), abs(self.objective.value(np.zeros_like(self.x))))
 
     def look(self, z: Reals, y: Reals) -> None:
+        z, y = z.astype(np.float64), y.astype(np.float64)
         x = self.program.feasible(z, self.total, self.largest)
         if (value := self.objective.value(x)) > self.lower:
             self.x, self.lower = x, value
@@ -189,16 +203,26 @@ class _Halpern:
 
     def __init__(self, program: Packing, objective: Objective, total: float | None) -> None:
         rows, columns, most = program.rows, program.columns, program.most
+        self.precision = most.dtype
         self.program, self.objective, self.total = program, objective, total
         self.price_of_total = 0.0
-        self.z_step, self.y_step = 1 / _sums(columns, 1.5), 1 / _sums(rows, 0.5)
+        ones, each = np.ones_like(most), np.ones(len(rows.row_lengths), self.precision)
+        self.z_step = 1 / _or_1(columns.entries(lambda data: data**1.5) @ each)
+        self.y_step = 1 / _or_1(rows.entries(np.sqrt) @ ones)
         gains = np.abs(objective.values(most) - objective.values(np.zeros_like(most)))
         start = PRIMAL_WEIGHT if total is None else PRIMAL_WEIGHT_WITH_TOTAL
-        self.weight = start * float(np.sqrt((gains**2 * self.z_step).sum() / self.y_step.sum()))
-        self.z = 1 / np.maximum(program.largest_loads(np.ones_like(most)), 1)
-        self.y = np.zeros(rows.shape[0])
+        self._balance(start * float(np.sqrt((gains**2 * self.z_step).sum() / self.y_step.sum())))
+        self.z = 1 / np.maximum(program.largest_loads(ones), 1)
+        self.y = np.zeros_like(each)
         self.steps = 0
         self._anchor(self.z, self.y)
+
+    def _balance(self, weight: float) -> None:
+        """How far the next steps go: with a larger weight prices move faster, and counts more slowly."""
+        self.weight = weight
+        self.count_steps = self.z_step * self.program.most / weight
+        self.price_steps = self.y_step * weight
+        self.lengths = self.count_steps * self.program.most
 
     def _anchor(self, z: Reals, y: Reals) -> None:
         self.here: tuple[Reals, ...] = (z, y, self.program.columns @ y)
@@ -211,7 +235,8 @@ class _Halpern:
         z, y, prices = self.behind = self.here
         self.z = self._respond(z, prices)
         beyond = 2 * self.z - z
-        self.y = np.maximum(y + self.weight * self.y_step * (self.program.rows @ beyond - 1), 0)
+        excess = self.program.rows @ beyond - 1
+        self.y = np.maximum(y + self.price_steps * excess, 0)
         self.prices = self.program.columns @ self.y
         self.steps += 1
         self.since_restart += 1
@@ -226,11 +251,12 @@ class _Halpern:
 
         Keeping the total here, by a price found anew at each step, converges ten times faster than as one more row.
         """
-        most, step = self.program.most, self.z_step / self.weight
-        wish, lengths = (z - step * prices) * most, step * most**2
+        most = self.program.most
+        wish = z * most - self.count_steps * prices
 
         def answer(price: float) -> Reals:
-            return np.minimum(self.objective.prox(wish - lengths * price, lengths), most)
+            asked = wish - self.lengths * price if price else wish
+            return np.minimum(self.objective.prox(asked, self.lengths), most).astype(self.precision, copy=False)
 
         if self.total is not None:
             total = self.total
@@ -252,17 +278,15 @@ class _Halpern:
             moved_z = float(np.sqrt(((self.z - self.anchor[0]) ** 2 / self.z_step).sum()))
             moved_y = float(np.sqrt(((self.y - self.anchor[1]) ** 2 / self.y_step).sum()))
             if moved_z > 0 and moved_y > 0:
-                self.weight = float(np.sqrt(self.weight * moved_y / moved_z))
+                self._balance(float(np.sqrt(self.weight * moved_y / moved_z)))
             self._anchor(self.z, self.y)
         else:
             self.last_residual = residual
 
 
-def _compact(matrix: Any) -> Any:
-    """By rows, with indices of 4 bytes: the products wait for memory."""
-    compact = sparse.csr_array(matrix)
-    compact.indices, compact.indptr = compact.indices.astype(np.int32), compact.indptr.astype(np.int32)
-    return compact
+def _or_1(sums: Reals) -> Reals:
+    """1 for a row without entries, where any step will do."""
+    return np.where(sums > 0, sums, 1)
 
 
 def _towards(at: Reals, anchor: Reals, pull: float) -> Reals:
@@ -271,20 +295,6 @@ def _towards(at: Reals, anchor: Reals, pull: float) -> Reals:
     at *= 1 - pull
     at += anchor
     return at
-
-
-def _reduce(what: np.ufunc, matrix: Any, data: Reals) -> Reals:
-    """Row by row; no row may be empty."""
-    reduced: Reals = what.reduceat(data, matrix.indptr[:-1])
-    return reduced
-
-
-def _sums(matrix: Any, power: float) -> Reals:
-    """Of each row's entries to that power; 1 for a row without entries, where any step will do."""
-    powers = matrix.copy()
-    powers.data = powers.data**power
-    sums: Reals = powers @ np.ones(matrix.shape[1])
-    return np.where(sums > 0, sums, 1)
 
 
 def _common_factor(x: Reals, allowed: Reals, total: float) -> float:

@@ -31,6 +31,7 @@ from searchveil.optimize.solution import Solution
 from searchveil.optimize.solve import relax
 
 TOLERANCE = 1e-12  # of float loads, as a share of the limit; `repair` has the last word
+NOTHING = 1e-100  # room too small for any pair, by which one can still divide
 NEARLY = 0.95  # as good as the best, to be served in the same round
 FIRST_NEIGHBOURHOOD = 30  # pairs with draws that are set free together
 PATIENCE = 0.1  # seconds for one neighbourhood; easy ones grow, hard ones shrink
@@ -148,43 +149,50 @@ def fill(program: Program, x: Integers) -> Integers:
     """Add units while any fits, those first that gain the most for the exposure they use up.
 
     In rounds, so that it can be done on arrays: pairs nearly as good as the best are ranked, and those get their units
-    at once whose users have room for them even if every better one got its units too.
+    at once whose users have room for them even if every better one got its units too. A round looks only at the users
+    of these pairs, and at what else those hold: most rounds serve few, and the matrix is large.
     """
     x, slack = x.copy(), program.slack(x)
-    users = np.repeat(np.arange(program.rows.shape[0], dtype=np.int32), np.diff(program.rows.indptr))
-    pairs, exposed = program.rows.indices, program.rows.data
-    allowed = x < program.most
+    cost = program.columns.T @ (1 / np.maximum(slack, NOTHING)) + 1e-9
+    open_ = x < program.most
+    open_[program.rows.indices[_too_large(program.rows, slack)]] = False
     while (missing := program.missing(x)) > 0:
         gain = program.gain(x)
-        allowed &= (x < program.most) & ((gain > 0) | ((gain == 0) & (program.total is not None)))
-        allowed[pairs[exposed > slack[users]]] = False
-        if not allowed.any():
+        open_ &= (x < program.most) & ((gain > 0) | ((gain == 0) & (program.total is not None)))
+        if not open_.any():
             break
-        kept = np.flatnonzero(allowed[pairs])
-        if len(kept) < len(pairs):
-            users, pairs, exposed = users[kept], pairs[kept], exposed[kept]
-        cost = np.bincount(pairs, exposed / slack[users], minlength=len(x)) + 1e-9
         rate = gain / cost
-        good = np.flatnonzero(allowed & (rate >= NEARLY * rate[allowed].max()))
-        best_first = good[np.argsort(np.where(gain[good] > 0, -rate[good], cost[good]), kind="stable")]
-        rank = np.full(len(x), -1)
-        rank[best_first] = np.arange(len(good))
-        ranked = np.flatnonzero(rank[pairs] >= 0)
-        ranked = ranked[np.argsort(users[ranked] * np.int64(len(x)) + rank[pairs[ranked]])]
-        their_users, their_pairs = users[ranked], pairs[ranked]
-        units = program.most - x
-        np.minimum.at(units, their_pairs, np.floor(slack[their_users] / exposed[ranked]).astype(np.int64))
-        units = np.maximum(units // 4, 1)
-        units[program.gain(x + units - 1) < NEARLY * gain] = 1
-        added = np.zeros_like(x)
-        added[good] = units[good]
-        sure = _sure_to_fit(their_users, exposed[ranked] * units[their_pairs], slack)
-        added[their_pairs[~sure]] = 0
-        before = np.cumsum(added[best_first]) - added[best_first]
-        added[best_first] = np.clip(missing - before, 0, added[best_first])
-        x += added
-        slack -= np.bincount(their_users, exposed[ranked] * added[their_pairs], minlength=len(slack))
+        good = np.flatnonzero(open_ & (rate >= NEARLY * rate[open_].max()))
+        good = good[np.argsort(np.where(gain[good] > 0, -rate[good], cost[good]), kind="stable")]
+        held = program.columns[:, good]
+        units = np.maximum(np.minimum(program.most[good] - x[good], _fitting(held, slack)) // 4, 1)
+        last = x.copy()
+        last[good] += units - 1
+        units[program.gain(last)[good] < NEARLY * gain[good]] = 1
+        by_user = np.argsort(held.indices, kind="stable")  # and the best pair of each user first
+        users, ranks, exposed = held.indices[by_user], _rows_of(held)[by_user], held.data[by_user]
+        added = units.copy()
+        added[ranks[~_sure_to_fit(users, exposed * units[ranks], slack)]] = 0
+        added = np.clip(missing - (np.cumsum(added) - added), 0, added)
+        x[good] += added
+        used = np.bincount(users, exposed * added[ranks], minlength=len(slack))
+        served = np.flatnonzero(used)
+        theirs, before = program.rows[served], 1 / np.maximum(slack[served], NOTHING)
+        slack -= used
+        cost += theirs.T @ (1 / np.maximum(slack[served], NOTHING) - before)
+        open_[theirs.indices[_too_large(theirs, slack[served])]] = False
     return x
+
+
+def _rows_of(matrix: Any) -> Integers:
+    """Of each entry of a matrix kept by rows, the row; of one kept by columns, the column."""
+    return np.repeat(np.arange(len(matrix.indptr) - 1), np.diff(matrix.indptr))
+
+
+def _too_large(rows: Any, slack: Reals) -> npt.NDArray[np.bool_]:
+    """Which entries expose their user by more than she has room for."""
+    too_large: npt.NDArray[np.bool_] = rows.data > np.repeat(slack, np.diff(rows.indptr))
+    return too_large
 
 
 def _sure_to_fit(users: Integers, wanted: Reals, slack: Reals) -> npt.NDArray[np.bool_]:
@@ -241,7 +249,7 @@ def _best_nearby(
     base[freed] = np.maximum(x[freed] - WINDOW, 0)
     slack = program.slack(base)
     rivals = np.union1d(freed, program.pairs_of(program.users_of(freed)))
-    fits = _fitting(program, slack, rivals)
+    fits = _fitting(program.columns[:, rivals], slack)
     room = np.minimum(np.minimum(fits, program.most[rivals] - base[rivals]), x[rivals] - base[rivals] + WINDOW)
     movable, room = rivals[room > 0], room[room > 0]
     pairs, gains, upper = _steps(program, base, movable, room)
@@ -271,12 +279,10 @@ def _best_nearby(
     return (found if feasible else x), bound - objective < 1e-6 * max(1, abs(bound)), effort
 
 
-def _fitting(program: Program, slack: Reals, pairs: Integers) -> Integers:
+def _fitting(columns: Any, slack: Reals) -> Integers:
     """How many units of each pair alone the slack has room for."""
-    columns = program.columns[:, pairs]
-    room = np.full(len(pairs), np.iinfo(np.int64).max)
-    units = np.floor(slack[columns.indices] / columns.data).astype(np.int64)
-    np.minimum.at(room, np.repeat(np.arange(len(pairs)), np.diff(columns.indptr)), units)
+    room = np.full(columns.shape[1], np.iinfo(np.int64).max)
+    np.minimum.at(room, _rows_of(columns), np.floor(slack[columns.indices] / columns.data).astype(np.int64))
     return room
 
 

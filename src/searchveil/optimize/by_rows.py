@@ -1,0 +1,87 @@
+"""A sparse matrix that is only ever multiplied and searched along its rows: on all cores, and within their caches."""
+
+import itertools
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+from scipy import sparse
+
+from searchveil.optimize.program import Reals
+
+WORTH_A_THREAD = 100_000  # entries; with fewer, handing out the work takes as long as the work
+BLOCK = 2**16  # entries to gather at once
+
+
+@dataclass(frozen=True)
+class ByRows:
+    """In parts of about as many entries, one for each core. SciPy and NumPy let go of the interpreter meanwhile."""
+
+    parts: tuple[Any, ...]  # scipy.sparse.csr_array, with indices of 4 bytes: products wait for memory
+
+    @classmethod
+    def of(cls, matrix: Any) -> "ByRows":
+        whole = sparse.csr_array(matrix)
+        several = max(1, min(len(os.sched_getaffinity(0)), whole.nnz // WORTH_A_THREAD))
+        cuts = np.searchsorted(whole.indptr, np.arange(1, several) * (whole.nnz / several))
+        return cls(tuple(_between(whole, first, last) for first, last in _pairs([0, *cuts, whole.shape[0]])))
+
+    @property
+    def row_lengths(self) -> npt.NDArray[np.int64]:
+        return np.concatenate([np.diff(part.indptr) for part in self.parts]).astype(np.int64)
+
+    def entries(self, change: Callable[[Reals], Reals]) -> "ByRows":
+        """With other entries in the same places."""
+        return ByRows(
+            tuple(sparse.csr_array((change(part.data), part.indices, part.indptr), part.shape) for part in self.parts)
+        )
+
+    def __matmul__(self, values: Reals) -> Reals:
+        return self._from_each(lambda part: part @ values)
+
+    def largest(self, values: Reals, *, times_entry: bool = False) -> Reals:
+        """Of each row, the largest value (or value times entry) among its columns; no row may be empty."""
+        return self._from_each(lambda part: _largest(part, values, times_entry))
+
+    def _from_each(self, work: Callable[[Any], Reals]) -> Reals:
+        if len(self.parts) == 1:
+            return work(self.parts[0])
+        return np.concatenate(list(_threads().map(work, self.parts)))
+
+
+def _between(matrix: Any, first: int, last: int) -> Any:
+    here = slice(matrix.indptr[first], matrix.indptr[last])
+    starts = (matrix.indptr[first : last + 1] - matrix.indptr[first]).astype(np.int32)
+    shape = (last - first, matrix.shape[1])
+    return sparse.csr_array((matrix.data[here], matrix.indices[here].astype(np.int32), starts), shape)
+
+
+def _largest(part: Any, values: Reals, times_entry: bool) -> Reals:
+    """A block of rows at a time, so that what is gathered stays in the cache."""
+    largest = np.empty(part.shape[0], values.dtype)
+    starts = part.indptr
+    edges = np.unique(np.searchsorted(starts, np.arange(0, starts[-1], BLOCK)))
+    for first, last in _pairs([*edges, len(largest)]):
+        block = slice(starts[first], starts[last])
+        gathered = values.take(part.indices[block], mode="clip")  # all are within: clipping is only faster
+        if times_entry:
+            gathered *= part.data[block]
+        np.maximum.reduceat(gathered, starts[first:last] - starts[first], out=largest[first:last])
+    return largest
+
+
+def _pairs(edges: Iterable[int]) -> Iterable[tuple[int, int]]:
+    return ((first, last) for first, last in itertools.pairwise(edges) if first < last)
+
+
+@cache
+def _threads() -> ThreadPoolExecutor:
+    return ThreadPoolExecutor(thread_name_prefix="rows")
+
+
+os.register_at_fork(after_in_child=_threads.cache_clear)  # a child inherits the pool without its threads
