@@ -1,6 +1,6 @@
 """Products and maxima by parts and blocks, against the same on a dense matrix."""
 
-from collections.abc import Iterator
+import os
 from multiprocessing import get_context
 
 import numpy as np
@@ -13,13 +13,13 @@ from searchveil.optimize.program import Reals
 
 
 @pytest.fixture(params=[1, 2, 5])
-def several(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
+def several(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> int:
     """So many parts, and blocks of few entries, whatever the machine."""
     parts: int = request.param
-    monkeypatch.setattr(by_rows.os, "sched_getaffinity", lambda _: set(range(parts)))
+    monkeypatch.setattr(os, "sched_getaffinity", lambda _: set(range(parts)))
     monkeypatch.setattr(by_rows, "WORTH_A_THREAD", 1)
     monkeypatch.setattr(by_rows, "BLOCK", 7)
-    yield parts
+    return parts
 
 
 def matrix(seed: int, rows: int = 40, columns: int = 30) -> Reals:
@@ -34,7 +34,7 @@ def matrix(seed: int, rows: int = 40, columns: int = 30) -> Reals:
 @pytest.mark.parametrize("seed", range(5))
 def test_parts_together_are_the_matrix(several: int, seed: int) -> None:
     dense = matrix(seed)
-    values = np.random.default_rng(seed).normal(size=dense.shape[1])
+    values = np.random.default_rng(seed).normal(size=dense.shape[1:])
     cut = ByRows.of(sparse.csr_array(dense))
     assert len(cut.parts) == several
     np.testing.assert_allclose(cut @ values, dense @ values, rtol=1e-13, atol=1e-13)

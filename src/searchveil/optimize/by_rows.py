@@ -12,8 +12,7 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
-from searchveil.optimize.program import Reals
-
+Floats = npt.NDArray[Any]  # in double or single precision
 WORTH_A_THREAD = 100_000  # entries; with fewer, handing out the work takes as long as the work
 BLOCK = 2**16  # entries to gather at once
 
@@ -35,20 +34,20 @@ class ByRows:
     def row_lengths(self) -> npt.NDArray[np.int64]:
         return np.concatenate([np.diff(part.indptr) for part in self.parts]).astype(np.int64)
 
-    def entries(self, change: Callable[[Reals], Reals]) -> "ByRows":
+    def entries(self, change: Callable[[Floats], Floats]) -> "ByRows":
         """With other entries in the same places."""
         return ByRows(
             tuple(sparse.csr_array((change(part.data), part.indices, part.indptr), part.shape) for part in self.parts)
         )
 
-    def __matmul__(self, values: Reals) -> Reals:
+    def __matmul__(self, values: Floats) -> Floats:
         return self._from_each(lambda part: part @ values)
 
-    def largest(self, values: Reals, *, times_entry: bool = False) -> Reals:
+    def largest(self, values: Floats, *, times_entry: bool = False) -> Floats:
         """Of each row, the largest value (or value times entry) among its columns; no row may be empty."""
         return self._from_each(lambda part: _largest(part, values, times_entry))
 
-    def _from_each(self, work: Callable[[Any], Reals]) -> Reals:
+    def _from_each(self, work: Callable[[Any], Floats]) -> Floats:
         if len(self.parts) == 1:
             return work(self.parts[0])
         return np.concatenate(list(_threads().map(work, self.parts)))
@@ -61,7 +60,7 @@ def _between(matrix: Any, first: int, last: int) -> Any:
     return sparse.csr_array((matrix.data[here], matrix.indices[here].astype(np.int32), starts), shape)
 
 
-def _largest(part: Any, values: Reals, times_entry: bool) -> Reals:
+def _largest(part: Any, values: Floats, times_entry: bool) -> Floats:
     """A block of rows at a time, so that what is gathered stays in the cache."""
     largest = np.empty(part.shape[0], values.dtype)
     starts = part.indptr
