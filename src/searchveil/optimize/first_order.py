@@ -30,10 +30,11 @@ EASINGS = 3  # rounds of taking from the pairs that burden overloaded users most
 FILLS = 3  # rounds of handing out what dividing by the largest load has left over
 # Times the ratio of the norms of gains and allowances: where the balance of the steps starts. Both by trial; a third or
 # three times as much does about as well, and restarts move it on.
-PRIMAL_WEIGHT, PRIMAL_WEIGHT_WITH_TOTAL = 3.0, 100.0
+PRIMAL_WEIGHT, PRIMAL_WEIGHT_WITH_TOTAL = 30.0, 1000.0
+UNITS_SHRINK, SMALLEST_UNIT = 0.8, 1e-7  # in which pairs are measured: slowly smaller, and never 0
 COARSE = 1e-3  # the narrowest gap to close with steps in single precision: waiting for memory, they are faster
 LARGEST_SINGLE = 1e12  # of counts, so that their squares are far from overflowing there
-ON_TOTAL = 1e-10  # how near to its total, relatively, a step must end
+ON_TOTAL = 1e-7  # how near to its total, relatively, a step must end
 ULP = float(np.finfo(np.float64).eps)
 
 
@@ -196,26 +197,32 @@ class _Best:
 
 
 class _Halpern:
-    """The iteration, in z and y. Step lengths are those of Pock and Chambolle, halfway between their extremes.
+    """The iteration, in z and y. Step lengths are those of Pock and Chambolle, for pairs measured in what they come to.
 
-    With them the matrix has norm 1 at most, and often exactly: a pair whose users hold nothing else is enough.
+    With them the matrix has norm 1 at most, whatever the pairs are measured in. Measured in their present counts, which
+    is renewed at every restart, a user of thousands of pairs who publishes little of each gets a price as fast as any.
     """
 
     def __init__(self, program: Packing, objective: Objective, total: float | None) -> None:
-        rows, columns, most = program.rows, program.columns, program.most
-        self.precision = most.dtype
+        most = program.most
+        ones, each = np.ones_like(most), np.ones(len(program.rows.row_lengths), most.dtype)
         self.program, self.objective, self.total = program, objective, total
-        self.price_of_total = 0.0
-        ones, each = np.ones_like(most), np.ones(len(rows.row_lengths), self.precision)
-        self.z_step = 1 / _or_1(columns.entries(lambda data: data**1.5) @ each)
-        self.y_step = 1 / _or_1(rows.entries(np.sqrt) @ ones)
+        self.precision = most.dtype
+        self.price_of_total, self.slope = 0.0, -1e9
+        self.column_sums = program.columns @ each
+        self.z = 1 / np.maximum(program.largest_loads(ones), 1)
+        self.y = np.zeros_like(each)
+        self._measure_in(self.z)
         gains = np.abs(objective.values(most) - objective.values(np.zeros_like(most)))
         start = PRIMAL_WEIGHT if total is None else PRIMAL_WEIGHT_WITH_TOTAL
         self._balance(start * float(np.sqrt((gains**2 * self.z_step).sum() / self.y_step.sum())))
-        self.z = 1 / np.maximum(program.largest_loads(ones), 1)
-        self.y = np.zeros_like(each)
         self.steps = 0
         self._anchor(self.z, self.y)
+
+    def _measure_in(self, unit: Reals) -> None:
+        self.unit = unit
+        self.z_step, loads = unit / self.column_sums, self.program.rows @ unit
+        self.y_step = 1 / np.where(loads > 0, loads, 1)  # a user without pairs has no load, and any step will do
 
     def _balance(self, weight: float) -> None:
         """How far the next steps go: with a larger weight prices move faster, and counts more slowly."""
@@ -253,15 +260,16 @@ class _Halpern:
         """
         most = self.program.most
         wish = z * most - self.count_steps * prices
+        answer = wish
 
-        def answer(price: float) -> Reals:
+        def excess(price: float) -> float:
+            nonlocal answer
             asked = wish - self.lengths * price if price else wish
-            return np.minimum(self.objective.prox(asked, self.lengths), most).astype(self.precision, copy=False)
+            answer = np.minimum(self.objective.prox(asked, self.lengths), most).astype(self.precision, copy=False)
+            return 0.0 if self.total is None else float(answer.sum()) / self.total - 1
 
-        if self.total is not None:
-            total = self.total
-            self.price_of_total = _root(lambda price: float(answer(price).sum()) / total - 1, self.price_of_total)
-        return answer(self.price_of_total) / most
+        self.price_of_total, self.slope = _root(excess, self.price_of_total, self.slope)
+        return answer / most  # the last one: what the root was found by
 
     def _residual(self) -> float:
         """How far the last plain step went, in the norm in which such steps never grow."""
@@ -275,18 +283,14 @@ class _Halpern:
         much_better = residual < 0.2 * self.first_residual
         no_longer_better = self.last_residual < residual < 0.8 * self.first_residual
         if much_better or no_longer_better or self.since_restart > 0.36 * self.steps:
+            self._measure_in(np.maximum(np.maximum(self.z, UNITS_SHRINK * self.unit), SMALLEST_UNIT))
             moved_z = float(np.sqrt(((self.z - self.anchor[0]) ** 2 / self.z_step).sum()))
             moved_y = float(np.sqrt(((self.y - self.anchor[1]) ** 2 / self.y_step).sum()))
-            if moved_z > 0 and moved_y > 0:
-                self._balance(float(np.sqrt(self.weight * moved_y / moved_z)))
+            known = moved_z > 0 and moved_y > 0
+            self._balance(float(np.sqrt(self.weight * moved_y / moved_z)) if known else self.weight)
             self._anchor(self.z, self.y)
         else:
             self.last_residual = residual
-
-
-def _or_1(sums: Reals) -> Reals:
-    """1 for a row without entries, where any step will do."""
-    return np.where(sums > 0, sums, 1)
 
 
 def _towards(at: Reals, anchor: Reals, pull: float) -> Reals:
@@ -320,18 +324,20 @@ def _around(too_low: Callable[[float], bool], scale: float) -> tuple[float, floa
     return lowest, highest
 
 
-def _root(excess: Callable[[float], float], guess: float) -> float:
-    """Where a falling function crosses 0, near the guess: walk to the other side in growing strides, then close in.
+def _root(excess: Callable[[float], float], guess: float, slope: float) -> tuple[float, float]:
+    """Where a falling function crosses 0, last evaluated there, and its slope; both from guesses that are often near.
 
-    Closing in is by the chord, halving the value at an end that stays (the Illinois rule): the chord alone can creep.
+    Walk to the other side in growing strides, then close in by the chord, halving the value at an end that stays (the
+    Illinois rule): the chord alone can creep.
     """
-    here, value = guess, excess(guess)
-    stride = np.copysign(max(abs(guess), 1e-6) / 1000, value)
-    there, other = here, value
-    while value * other > 0 and abs(stride) < 1e30:
+    there, other = here, value = guess, excess(guess)
+    stride = float(np.copysign(min(abs(value / slope), max(abs(guess), 1e-6)), value))
+    while value * other > 0 and abs(other) > ON_TOTAL and abs(stride) < 1e30:
         here, value = there, other
         there, other = here + stride, excess(here + stride)
         stride *= 4
+    if value != other:
+        slope = (other - value) / (there - here)
     while abs(other) > ON_TOTAL and abs(there - here) > 1e-15 * abs(there):
         chord = (here * other - there * value) / (other - value)
         found = excess(chord)
@@ -340,4 +346,4 @@ def _root(excess: Callable[[float], float], guess: float) -> float:
         else:
             value /= 2
         there, other = chord, found
-    return float(there)
+    return float(there), slope

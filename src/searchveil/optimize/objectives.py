@@ -6,6 +6,7 @@ stands (`prox`), and the best counts at given prices (`best_response`), which is
 
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
+from functools import cached_property
 
 import numpy as np
 import numpy.typing as npt
@@ -100,7 +101,7 @@ class KL(Objective):
 
     def prox(self, v: Reals, step: Reals) -> Reals:
         """c/(1 + x) = (x − v)/step is a quadratic with one root above −1."""
-        reach: Reals = np.hypot(v + 1, 2 * np.sqrt(step * self.counts))
+        reach = np.sqrt((v + 1) ** 2 + 4 * step * self.counts)
         return np.maximum((v - 1 + reach) / 2, 0)
 
     def best_response(self, price: Reals, most: Reals) -> Reals:
@@ -135,12 +136,12 @@ class Frequent(Objective):
         frequent = shares >= support
         return cls(total * np.where(frequent, shares, BELOW * support), frequent, total)
 
-    @property
+    @cached_property
     def rise(self) -> Reals:
         """The slope before the target."""
         return np.where(self.frequent, 1 / self.total, 0.0)
 
-    @property
+    @cached_property
     def fall(self) -> Reals:
         """The slope after it, downwards."""
         return np.where(self.frequent, 1 / self.total, FALSE_FREQUENT / self.total)

@@ -26,10 +26,13 @@ def relax(
     b: Limit,
     *,
     total: float | None = None,
+    largest: Reals | None = None,
     tolerance: float = TOLERANCE,
     progress: Progress = silent,
 ) -> Solution:
     """Real counts x ≥ 0, of that total if given, that maximise the objective with nobody exposed by more than b.
+
+    Who already has feasible counts of at least that total can save the time to find some: `largest`.
 
     Feasible up to the rounding of floats, which `certify` then removes; the upper bound holds in spite of rounding.
     """
@@ -42,8 +45,7 @@ def relax(
     if np.bincount(counts.matrix.indices, minlength=counts.pairs).min() < 2:
         raise InputError("a pair that only one user clicked cannot be sampled: count the clicks with click_counts")
     exposure = counts.exposure(sampler)
-    largest = None
-    if total is not None:
+    if total is not None and (largest is None or largest.sum() < total):
         progress("how large can the output be?")
         largest = _largest(counts, sampler, b, total, tolerance, progress)
     progress(f"solving for {counts.users:,} users and {counts.pairs:,} pairs")

@@ -17,7 +17,7 @@ from searchveil.optimize.breach import Breach, for_recall, for_size
 from searchveil.optimize.certify import UNITS, Limit, LogOf, limit, quantize, repair, violated
 from searchveil.optimize.integers import round_down_and_fill
 from searchveil.optimize.objectives import BELOW, KL, Diversity, Frequent, Objective, Size
-from searchveil.optimize.program import ClickCounts, Integers, Sampler, StagedClicks, click_counts
+from searchveil.optimize.program import ClickCounts, Integers, Reals, Sampler, StagedClicks, click_counts
 from searchveil.optimize.sensitivity import bound_effects
 from searchveil.optimize.solution import Solution
 from searchveil.optimize.solve import relax
@@ -201,11 +201,11 @@ class Sampling(Mechanism):
         if self.objective == "diversity" and self.sampler == "multinomial":
             progress("choosing pairs")
             return self._diverse(counts)
-        total = self._output_size(counts, progress)
+        total, largest = self._output_size(counts, progress)
         if total == 0:
             return Solution(np.zeros(counts.pairs), 0.0, 0.0, "nothing fits", 0.0)
         objective = self._objective(counts, total)
-        solution = relax(counts, self.sampler, objective, b, total=total, progress=progress)
+        solution = relax(counts, self.sampler, objective, b, total=total, largest=largest, progress=progress)
         if self.sampler == "multinomial":
             progress("looking for whole numbers")
             most = None
@@ -236,11 +236,14 @@ class Sampling(Mechanism):
             x = np.where(objective.frequent, x, np.minimum(x, below)).astype(x.dtype)
         return replace(solution, x=x, objective=objective.value(x.astype(np.float64)))
 
-    def _output_size(self, counts: ClickCounts, progress: Progress) -> float | None:
+    def _output_size(self, counts: ClickCounts, progress: Progress) -> tuple[float | None, Reals | None]:
+        """And the counts that show that so much fits, where they had to be found."""
         if self.objective not in ("frequent", "kl") or self.output_size is not None:
-            return self.output_size
-        half = relax(counts, self.sampler, Size(), float(self.b), progress=progress).objective / 2
-        return half if self.sampler == "poisson" else floor(half)
+            return self.output_size, None
+        progress("how large can the output be?")
+        largest = relax(counts, self.sampler, Size(), float(self.b), progress=progress)
+        half = largest.objective / 2
+        return (half if self.sampler == "poisson" else floor(half)), np.asarray(largest.x, np.float64)
 
     def _objective(self, counts: ClickCounts, total: float | None) -> Objective:
         if self.objective == "frequent":
