@@ -13,7 +13,7 @@ import searchveil as sv
 from searchveil.optimize import diversity
 from searchveil.optimize.certify import for_search, limit, repair, violated
 from searchveil.optimize.highs import integer_program
-from searchveil.optimize.integers import round_down_and_fill
+from searchveil.optimize.integers import whole_draws
 from searchveil.optimize.objectives import Size
 from searchveil.optimize.program import click_counts
 from searchveil.optimize.solve import relax
@@ -31,8 +31,8 @@ def main() -> None:
 
     relaxed = relax(counts, "multinomial", Size(), b)
     floored = repair(counts, "multinomial", np.floor(relaxed.x + 1e-9).astype(np.int64), b).sum()
-    filled = round_down_and_fill(counts, relaxed, Size(), b, seconds=0)
-    ours = round_down_and_fill(counts, relaxed, Size(), b, seconds=given.seconds)
+    filled = whole_draws(counts, Size(), b, seconds=0)
+    ours = whole_draws(counts, Size(), b, seconds=given.seconds)
     exposed = counts.exposure("multinomial")
     most = np.floor(for_search(b, 1e-12) / exposed.max(axis=0).toarray().ravel())
     branched, _, bound = integer_program(

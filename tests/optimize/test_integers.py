@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from searchveil.errors import InputError
 from searchveil.optimize.certify import LogOf, round_down, violated
 from searchveil.optimize.highs import integer_program
-from searchveil.optimize.integers import Program, fill, round_down_and_fill
+from searchveil.optimize.integers import Program, drawable, fill, round_down_and_fill, whole_draws
 from searchveil.optimize.objectives import KL, Frequent, Objective, Size
 from searchveil.optimize.program import ClickCounts
 from searchveil.optimize.solution import Solution
@@ -31,7 +31,7 @@ def rounded(
     return round_down_and_fill(counts, relaxed, objective, b, seconds=seconds, total=total)
 
 
-def best_by_force(counts: ClickCounts, objective: Objective, b: LogOf, total: int | None = None) -> float:
+def best_by_force(counts: ClickCounts, objective: Objective, b: float | LogOf, total: int | None = None) -> float:
     program = Program.of(counts, objective, b)
     assume(np.prod(program.most + 1.0) <= 300)
     choices = [np.array(x) for x in product(*(range(most + 1) for most in program.most.tolist()))]
@@ -150,6 +150,52 @@ def test_the_bound_is_that_of_fewer_draws_where_the_total_is_out_of_reach() -> N
     assert solution.x.sum() < total
     assert relaxed.upper_bound <= solution.upper_bound
     assert solution.objective <= solution.upper_bound
+
+
+LIMITS = [LN2, log(2), 0.4, LogOf(Fraction(3))]
+
+
+@settings(max_examples=40, deadline=None)
+@given(logs(), st.sampled_from(LIMITS))
+def test_the_bound_over_drawable_pairs_is_one_for_all(counts: ClickCounts, b: float | LogOf) -> None:
+    solution = whole_draws(counts, Size(), b, seconds=0)
+    assert solution.objective == solution.x.sum() <= best_by_force(counts, Size(), b) <= solution.upper_bound + SLACK
+    assert violated(counts, "multinomial", np.asarray(solution.x, np.int64), b).tolist() == []
+
+
+def test_pairs_that_allow_no_whole_draw_do_not_take_room_from_others() -> None:
+    counts = random_log(2, users=500, pairs=700)
+    assert len(drawable(counts, LN2)) < counts.pairs
+    everything = relax(counts, "multinomial", Size(), LN2)
+    loose = round_down_and_fill(counts, everything, Size(), LN2, seconds=0)
+    tight = whole_draws(counts, Size(), LN2, seconds=0)
+    assert tight.upper_bound < loose.upper_bound
+    assert tight.objective >= loose.objective
+
+
+@pytest.mark.parametrize("share", [0.5, 0.99])
+def test_pairs_that_are_not_drawn_count_where_they_should_have_been(share: float) -> None:
+    """A total beyond what whole draws can reach, but not fractions, is a ceiling; F-UMP misses undrawn pairs."""
+    counts = random_log(3, users=200, pairs=250)
+    fits = [relax(some, "multinomial", Size(), 0.4) for some in (counts, counts.only(drawable(counts, 0.4)))]
+    total = int(share * fits[0].objective)
+    assert (total > fits[1].upper_bound) == (share == 0.99)
+    objectives: list[Objective] = [KL.of(counts), Frequent.of(counts, 0.01, total)]
+    for objective in objectives:
+        solution = whole_draws(counts, objective, 0.4, seconds=0, total=total)
+        assert solution.x.sum() <= total
+        assert solution.objective == pytest.approx(objective.value(solution.x.astype(np.float64)), rel=1e-12)
+        assert solution.objective <= solution.upper_bound + SLACK
+    with pytest.raises(InputError, match="does not fit"):
+        whole_draws(counts, KL.of(counts), 0.4, seconds=0, total=int(2 * fits[0].upper_bound))
+
+
+def test_where_no_pair_may_be_drawn_nothing_is() -> None:
+    solution = whole_draws(example(), Size(), 0.01, seconds=0)
+    assert solution.x.tolist() == [0, 0, 0]
+    assert solution.objective == solution.upper_bound == 0
+    with pytest.raises(InputError, match="does not fit"):
+        whole_draws(example(), KL.of(example()), 0.01, seconds=0, total=1)
 
 
 def test_counts_have_ceilings_of_their_own_if_asked() -> None:

@@ -7,15 +7,14 @@ scale with b. Where an integer answer or a curve is in the way, b is bisected, a
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from math import expm1
-from typing import Any
 
 import numpy as np
 
 from searchveil.errors import InputError
 from searchveil.optimize.diversity import best_within
-from searchveil.optimize.integers import round_down_and_fill
+from searchveil.optimize.integers import whole_draws
 from searchveil.optimize.objectives import Diversity, Size
-from searchveil.optimize.program import ClickCounts, Integers, Sampler
+from searchveil.optimize.program import ClickCounts, Sampler
 from searchveil.optimize.solution import Solution
 from searchveil.optimize.solve import relax
 from searchveil.progress import Progress, silent
@@ -53,7 +52,7 @@ def for_size(
         return Breach(b, at_least, _scaled(unit, b))
 
     def attempt(b: float) -> Solution:
-        return round_down_and_fill(counts, _scaled(unit, b), Size(), b, seconds=seconds)
+        return whole_draws(counts, Size(), b, seconds=seconds)
 
     return _smallest(attempt, size, at_least, progress)
 
@@ -77,7 +76,7 @@ def for_recall(
     wanted_pairs = np.flatnonzero(counts.totals >= support * counts.size)
     if not len(wanted_pairs):
         raise InputError(f"no pair has a relative support of {support}: ask for a smaller one")
-    only = _only(counts, wanted_pairs)
+    only = counts.only(wanted_pairs)
     wanted = recall * len(wanted_pairs)
     at_least = wanted / relax(only, sampler, Size(), 1.0, progress=progress).upper_bound
 
@@ -87,9 +86,7 @@ def for_recall(
         return relax(only, sampler, Diversity(), b, tolerance=PRECISION / 10)
 
     found = _smallest(attempt, wanted, at_least, progress)
-    x: Any = np.zeros(counts.pairs, found.solution.x.dtype)
-    x[wanted_pairs] = found.solution.x
-    return replace(found, solution=replace(found.solution, x=x))
+    return replace(found, solution=found.solution.among(wanted_pairs, counts.pairs, 0.0))
 
 
 def _smallest(attempt: Callable[[float], Solution], wanted: float, at_least: float, progress: Progress) -> Breach:
@@ -109,12 +106,6 @@ def _smallest(attempt: Callable[[float], Solution], wanted: float, at_least: flo
         else:
             fails, at_least = middle, middle if tried.upper_bound < enough else at_least
     return Breach(b, at_least, solution)
-
-
-def _only(counts: ClickCounts, pairs: Integers) -> ClickCounts:
-    """The log of these pairs, without the users to whom nothing is left."""
-    kept = counts.matrix[:, pairs]
-    return ClickCounts(kept[np.flatnonzero(np.diff(kept.indptr))])
 
 
 def _scaled(unit: Solution, b: float) -> Solution:

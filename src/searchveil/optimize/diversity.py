@@ -21,7 +21,7 @@ from searchveil.optimize.certify import (
     violated,
 )
 from searchveil.optimize.highs import integer_program
-from searchveil.optimize.integers import TOLERANCE, Program, fill, search
+from searchveil.optimize.integers import TOLERANCE, Program, drawable, fill, search
 from searchveil.optimize.objectives import Objective, Size
 from searchveil.optimize.program import ClickCounts, Integers, Reals
 from searchveil.optimize.solution import Solution
@@ -127,16 +127,15 @@ def _solved(
 ) -> Solution:
     """Without the pairs that fit nowhere, which makes relaxations tighter; then certified, and filled once more."""
     began = monotonic()
-    once = np.ones(counts.pairs, np.int64)
-    drawable = np.flatnonzero(Program.of(counts, Size(), b, most=once).most)
-    part = ClickCounts(counts.matrix[:, drawable])
-    program = Program.of(part, Size(), b, most=once[drawable])
-    found, bound = solve(part, program) if len(drawable) else (once[drawable], 0.0)
+    pairs = drawable(counts, b)
+    part = counts.only(pairs)
+    once = np.ones(len(pairs), np.int64)
+    program = Program.of(part, Size(), b, most=once)
+    found, bound = solve(part, program) if len(pairs) else (once, 0.0)
     found = fill(program, repair(part, "multinomial", found, b))
-    x = np.zeros_like(once)
-    x[drawable] = repair(part, "multinomial", found, b)
+    x = repair(part, "multinomial", found, b)
     bound = float(min(floor(bound + 1e-6), _limit_of_size(counts, b)))
-    return Solution(x, float(x.sum()), bound, name, monotonic() - began)
+    return Solution(x, float(x.sum()), bound, name, monotonic() - began).among(pairs, counts.pairs, 0.0)
 
 
 def _greedy(program: Program) -> Integers:

@@ -5,7 +5,7 @@ search is a large-neighbourhood one: some pairs that share users are set free, t
 small integer program in between to the end.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from time import monotonic
 from typing import Any
 
@@ -25,10 +25,12 @@ from searchveil.optimize.certify import (
     round_down,
 )
 from searchveil.optimize.highs import FEASIBLE_WITHIN, integer_program
-from searchveil.optimize.objectives import Objective
+from searchveil.optimize.objectives import Objective, Size
 from searchveil.optimize.program import ClickCounts, Integers, Reals
 from searchveil.optimize.solution import Solution
+from searchveil.optimize.solve import TOLERANCE as RELAXED_WITHIN
 from searchveil.optimize.solve import relax
+from searchveil.progress import Progress, silent
 
 TOLERANCE = 1e-12  # of float loads, as a share of the limit; `repair` has the last word
 NOTHING = 1e-100  # room too small for any pair, by which one can still divide
@@ -38,7 +40,45 @@ PATIENCE = 0.1  # seconds for one neighbourhood; easy ones grow, hard ones shrin
 BRANCHES = 100  # users or pairs to look beyond when a neighbourhood grows: popular pairs lead everywhere
 NEARER = 1e-4  # what one more unit towards the total is worth, as a share of the largest gain
 WINDOW = 4  # how many units a count may move by in one step
-SMALL = 500_000  # entries up to which filling takes less than a second
+SMALL = 5_000_000  # entries up to which filling takes about a second
+
+
+def drawable(counts: ClickCounts, b: Limit) -> Integers:
+    """The pairs of which a whole draw may be made. Others allow fractions, and only loosen a relaxation."""
+    return np.flatnonzero(_most_alone(counts, float(b) * (1 + TOLERANCE)))
+
+
+def whole_draws(
+    counts: ClickCounts,
+    objective: Objective,
+    b: Limit,
+    *,
+    seconds: float,
+    total: int | None = None,
+    largest: Reals | None = None,
+    tolerance: float = RELAXED_WITHIN,
+    progress: Progress = silent,
+) -> Solution:
+    """Integer counts of great value: the relaxation over drawable pairs, rounded, filled and searched.
+
+    `largest` are counts of the drawable pairs, as in `relax`.
+    """
+    began = monotonic()
+    pairs = drawable(counts, b)
+    if total is not None and largest is None:
+        progress("how large can the output be?")
+        most = relax(counts.only(pairs), "multinomial", Size(), b, tolerance=tolerance, progress=progress)
+        largest = np.asarray(most.x, np.float64)
+    if total is not None and largest is not None and largest.sum() < total:  # a ceiling then, if it fits at all
+        pairs, largest = np.arange(counts.pairs), None
+    part, in_part = counts.only(pairs), objective.only(pairs)
+    relaxed = relax(
+        part, "multinomial", in_part, b, total=total, largest=largest, tolerance=tolerance, progress=progress
+    )
+    progress("looking for whole numbers")
+    found = round_down_and_fill(part, relaxed, in_part, b, seconds=seconds, total=total, most=in_part.most_draws)
+    undrawn = objective.value(np.zeros(counts.pairs)) - in_part.value(np.zeros(len(pairs)))
+    return replace(found.among(pairs, counts.pairs, undrawn), seconds=monotonic() - began)
 
 
 def round_down_and_fill(
@@ -81,6 +121,14 @@ def _bound_of_fewer(counts: ClickCounts, program: "Program", b: Limit) -> float:
     return min(alone, relax(counts, "multinomial", objective, b).upper_bound)
 
 
+def _most_alone(counts: ClickCounts, limit: float) -> Integers:
+    """How many draws of each pair nobody minds if nothing else is drawn."""
+    largest = largest_exposures(exposure_above(counts, "multinomial"))
+    alone = np.zeros(counts.pairs, np.int64)  # and so it stays for a pair that nobody holds
+    alone[largest > 0] = np.floor(limit / largest[largest > 0])
+    return alone
+
+
 @dataclass(frozen=True)
 class Program:
     """What the steps share. Left out: users whom no choice could expose too much, entries of pairs never drawn."""
@@ -102,9 +150,7 @@ class Program:
             raise InputError(f"the output size must not be negative, not {total}")
         limit = for_search(b, TOLERANCE)
         exposed = exposure_above(counts, "multinomial").copy()
-        largest = largest_exposures(exposed)
-        alone = np.zeros(counts.pairs, np.int64)  # and so it stays for a pair that nobody holds
-        alone[largest > 0] = np.floor(limit / largest[largest > 0])
+        alone = _most_alone(counts, limit)
         if most is not None:
             alone = np.minimum(alone, most)
         exposed.data[alone[exposed.indices] == 0] = 0

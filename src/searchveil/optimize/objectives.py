@@ -12,7 +12,7 @@ import numpy as np
 import numpy.typing as npt
 
 from searchveil.errors import InputError
-from searchveil.optimize.program import ClickCounts, Reals
+from searchveil.optimize.program import ClickCounts, Integers, Reals
 
 NEWTON_STEPS = 6  # from the starting point chosen below, enough for the last bits of a float
 
@@ -35,6 +35,15 @@ class Objective(ABC):
     @abstractmethod
     def best_response(self, price: Reals, most: Reals) -> Reals:
         """The x in [0, most] that maximises f(x) − price·x."""
+
+    @property
+    def most_draws(self) -> Integers | None:
+        """How many whole draws of each pair make sense, if not any number."""
+        return None
+
+    def only(self, pairs: Integers) -> "Objective":
+        """The same for a log of these pairs alone."""
+        return self
 
     def kinks(self, most: Reals) -> list[Reals] | None:
         """Between which counts it is linear, apart from 0 and most; None if it bends everywhere."""
@@ -96,6 +105,9 @@ class KL(Objective):
     def of(cls, counts: ClickCounts) -> "KL":
         return cls(counts.totals.astype(np.float64))
 
+    def only(self, pairs: Integers) -> "KL":
+        return KL(self.counts[pairs])
+
     def values(self, x: Reals) -> Reals:
         return self.counts * np.log1p(x)
 
@@ -145,6 +157,14 @@ class Frequent(Objective):
     def fall(self) -> Reals:
         """The slope after it, downwards."""
         return np.where(self.frequent, 1 / self.total, FALSE_FREQUENT / self.total)
+
+    @property
+    def most_draws(self) -> Integers:
+        """An infrequent pair stays infrequent; of a frequent one there may be as many as you like."""
+        return np.where(self.frequent, 2.0**62, np.ceil(self.target) - 1).astype(np.int64)
+
+    def only(self, pairs: Integers) -> "Frequent":
+        return Frequent(self.target[pairs], self.frequent[pairs], self.total)
 
     def values(self, x: Reals) -> Reals:
         away = x - self.target

@@ -57,6 +57,11 @@ class ClickCounts:
         """|D|: all clicks on pairs that several users hold."""
         return int(self.totals.sum())
 
+    def only(self, pairs: Integers) -> "ClickCounts":
+        """Of these pairs, without the users to whom nothing is left."""
+        kept = self.matrix[:, pairs]
+        return ClickCounts(kept[np.flatnonzero(np.diff(kept.indptr))])
+
     def exposure(self, sampler: Sampler) -> Any:
         """How much one unit of each pair exposes each user: the matrix A of the condition A x ≤ b, rounded to nearest.
 

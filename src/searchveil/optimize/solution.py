@@ -1,6 +1,9 @@
 """What a solver hands back: an answer, and a proof of how far from the best it can be."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
 
 from searchveil.optimize.program import Integers, Reals
 
@@ -14,6 +17,12 @@ class Solution:
     upper_bound: float  # by weak duality, or a solver's own bound
     solver: str  # for people: "HiGHS interior point", "first order", "greedy"
     seconds: float
+
+    def among(self, pairs: Integers, of: int, elsewhere: float) -> "Solution":
+        """The same for all pairs of a log, of which these were solved for; the others, not drawn, are worth that."""
+        x: Any = np.zeros(of, self.x.dtype)
+        x[pairs] = self.x
+        return replace(self, x=x, objective=self.objective + elsewhere, upper_bound=self.upper_bound + elsewhere)
 
     @property
     def gap(self) -> float:

@@ -71,7 +71,7 @@ def _total_of(objective: Objective, total: float | None) -> float | None:
 
 def _of_nothing(objective: Objective, total: float | None) -> Solution:
     if total is not None:
-        raise InputError(f"an output of {total:g} does not fit: no pair was clicked by two users")
+        raise InputError(f"an output of {total:g} does not fit: there is no pair that may be drawn")
     x = np.zeros(0)
     value = objective.value(x)
     return Solution(x, value, value, "nothing to choose", 0.0)

@@ -15,7 +15,7 @@ from searchveil.log import SearchLog
 from searchveil.optimize import diversity
 from searchveil.optimize.breach import Breach, for_recall, for_size
 from searchveil.optimize.certify import UNITS, Limit, LogOf, limit, quantize, repair, violated
-from searchveil.optimize.integers import round_down_and_fill
+from searchveil.optimize.integers import drawable, whole_draws
 from searchveil.optimize.objectives import BELOW, KL, Diversity, Frequent, Objective, Size
 from searchveil.optimize.program import ClickCounts, Integers, Reals, Sampler, StagedClicks, click_counts
 from searchveil.optimize.sensitivity import bound_effects
@@ -205,15 +205,12 @@ class Sampling(Mechanism):
         if total == 0:
             return Solution(np.zeros(counts.pairs), 0.0, 0.0, "nothing fits", 0.0)
         objective = self._objective(counts, total)
-        solution = relax(counts, self.sampler, objective, b, total=total, largest=largest, progress=progress)
-        if self.sampler == "multinomial":
-            progress("looking for whole numbers")
-            most = None
-            if isinstance(objective, Frequent):
-                most = np.where(objective.frequent, 2.0**62, np.ceil(objective.target) - 1).astype(np.int64)
+        if self.sampler == "poisson":
+            solution = relax(counts, "poisson", objective, b, total=total, largest=largest, progress=progress)
+        else:
             whole = None if total is None else int(total)
-            solution = round_down_and_fill(
-                counts, solution, objective, self.b, seconds=self.seconds, total=whole, most=most
+            solution = whole_draws(
+                counts, objective, self.b, seconds=self.seconds, total=whole, largest=largest, progress=progress
             )
         return self._still_infrequent(solution, objective) if isinstance(objective, Frequent) else solution
 
@@ -241,7 +238,8 @@ class Sampling(Mechanism):
         if self.objective not in ("frequent", "kl") or self.output_size is not None:
             return self.output_size, None
         progress("how large can the output be?")
-        largest = relax(counts, self.sampler, Size(), float(self.b), progress=progress)
+        part = counts if self.sampler == "poisson" else counts.only(drawable(counts, self.b))
+        largest = relax(part, self.sampler, Size(), float(self.b), progress=progress)
         half = largest.objective / 2
         return (half if self.sampler == "poisson" else floor(half)), np.asarray(largest.x, np.float64)
 
