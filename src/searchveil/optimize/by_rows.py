@@ -21,7 +21,7 @@ BLOCK = 2**16  # entries to gather at once
 class ByRows:
     """In parts of about as many entries, one for each core. SciPy and NumPy let go of the interpreter meanwhile."""
 
-    parts: tuple[Any, ...]  # scipy.sparse.csr_array, with indices of 4 bytes: products wait for memory
+    parts: tuple[Any, ...]  # scipy.sparse.csr_array, with the narrowest indices: products wait for memory
 
     @classmethod
     def of(cls, matrix: Any) -> "ByRows":
@@ -55,9 +55,10 @@ class ByRows:
 
 def _between(matrix: Any, first: int, last: int) -> Any:
     here = slice(matrix.indptr[first], matrix.indptr[last])
-    starts = (matrix.indptr[first : last + 1] - matrix.indptr[first]).astype(np.int32)
+    starts, columns = matrix.indptr[first : last + 1] - matrix.indptr[first], matrix.indices[here]
     shape = (last - first, matrix.shape[1])
-    return sparse.csr_array((matrix.data[here], matrix.indices[here].astype(np.int32), starts), shape)
+    narrow = sparse.get_index_dtype(maxval=max(starts[-1], shape[1]))
+    return sparse.csr_array((matrix.data[here], columns.astype(narrow), starts.astype(narrow)), shape)
 
 
 def _largest(part: Any, values: Floats, times_entry: bool) -> Floats:
