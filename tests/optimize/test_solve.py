@@ -118,6 +118,6 @@ def test_gaps() -> None:
         return Solution(np.zeros(1), objective, upper_bound, "none", 0.0).gap
 
     assert gap(9.0, 10.0) == pytest.approx(0.1)
-    assert gap(-0.3, -0.2) == pytest.approx(0.5)
+    assert gap(-0.3, -0.2) == pytest.approx(1 / 3)
     assert gap(0.0, 0.0) == 0
     assert gap(-1.0, 0.0) == inf

@@ -1,6 +1,6 @@
 """The commands. Each is one function that parses, calls and prints."""
 
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Annotated
 
@@ -115,11 +115,16 @@ def plan(
             raise InputError(
                 "--wanted-size and --wanted-recall look for δ of --method sampling: give a log and no --delta"
             )
+        fixed = [name for name in ("epsilon", "objective", "solver") if getattr(how, name) is not None]
+        if fixed:
+            raise InputError(f"the smallest δ for a wanted output does not depend on --{fixed[0]}; leave it out")
         from searchveil.publish.sampling import smallest_exposure
 
+        replace(how, delta=0.5).build(assumption)  # as above
         opened = reading.read(log)
         with show.steps() as step:
-            chosen = {name: getattr(how, name) for name in ("sampler", "support") if getattr(how, name) is not None}
+            free = ("sampler", "support", "seconds")
+            chosen = {name: getattr(how, name) for name in free if getattr(how, name) is not None}
             how.delta = smallest_exposure(opened, size=wanted_size, recall=wanted_recall, progress=step, **chosen).delta
         mechanism = how.build(assumption)
     planned = mechanism.plan(users if opened is None else opened)
@@ -388,8 +393,9 @@ def attack_k_anonymity(
         step("reading the log")
         opened = reading.read(log)
         step("attacking")
-        result = run(opened, k=k, guess=guess, runs=runs)
+        result = run(opened, k=k, guess=guess, runs=runs, progress=step)
         opened.engine.close()
+    show.problems(opened)
     if json:
         show.print_json(result.to_json())
     else:
@@ -441,6 +447,7 @@ def attack_re_identification(
         planted = None if demo_seed is None else planted_personal_queries(opened.users, demo_seed)
         result = run(opened, release, known=known, targets=targets, planted=planted, progress=step)
         opened.engine.close()
+    show.problems(opened)
     if json:
         show.print_json(result.to_json())
     else:

@@ -156,7 +156,9 @@ class MethodOptions:
                 )
             check_epsilon(given["epsilon"])
             check_delta(given["delta"])
-            given["per_user"] = best_per_user(given["epsilon"], given["delta"], assumption)
+            given["per_user"] = best_per_user(
+                given["epsilon"], given["delta"], assumption, given.get("neighbours", "add-remove")
+            )
         elif self.per_user is not None:
             try:
                 given["per_user"] = int(self.per_user)

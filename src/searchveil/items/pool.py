@@ -17,6 +17,7 @@ from searchveil.engine import Engine
 from searchveil.errors import InputError
 from searchveil.items.item import normalize_query
 from searchveil.log.normalize import Normalization
+from searchveil.whole import whole
 
 NOT_A_NOUN = frozenset(
     """
@@ -130,19 +131,15 @@ class QueryPool:
         with duckdb.connect() as engine:
             for name, table in tables.items():
                 engine.register(name, table)
-            partial = out.with_name(f".{out.name}.partial")
             distinct = f"select distinct query from ({select}) where regexp_matches(query, '[^\\s]') order by query"
             try:
-                engine.execute(f"copy ({distinct}) to {_quoted(partial)} (format parquet, compression zstd)")
+                with whole(out) as partial:
+                    engine.execute(f"copy ({distinct}) to {_quoted(partial)} (format parquet, compression zstd)")
+                    if cls(partial).size == 0:
+                        raise InputError(f"{source} has no query in it")
             except duckdb.Error as problem:
-                partial.unlink(missing_ok=True)
                 raise InputError(f"{source} could not become a pool: {str(problem).splitlines()[0]}") from problem
-        partial.rename(out)
-        pool = cls(out)
-        if pool.size == 0:
-            out.unlink()
-            raise InputError(f"{source} has no query in it")
-        return pool
+        return cls(out)
 
 
 def counts_with_pool(counts: ir.Table, pool: ir.Table, *, keep_log: bool) -> ir.Table:

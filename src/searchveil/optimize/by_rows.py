@@ -26,7 +26,7 @@ class ByRows:
     @classmethod
     def of(cls, matrix: Any) -> "ByRows":
         whole = sparse.csr_array(matrix)
-        several = max(1, min(len(os.sched_getaffinity(0)), whole.nnz // WORTH_A_THREAD))
+        several = max(1, min(_cores(), whole.nnz // WORTH_A_THREAD))
         cuts = np.searchsorted(whole.indptr, np.arange(1, several) * (whole.nnz / several))
         return cls(tuple(_between(whole, first, last) for first, last in _pairs([0, *cuts, whole.shape[0]])))
 
@@ -79,9 +79,15 @@ def _pairs(edges: Iterable[int]) -> Iterable[tuple[int, int]]:
     return ((first, last) for first, last in itertools.pairwise(edges) if first < last)
 
 
+def _cores() -> int:
+    """Those that this process may use; not every system can tell."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
 @cache
 def _threads() -> ThreadPoolExecutor:
     return ThreadPoolExecutor(thread_name_prefix="rows")
 
 
-os.register_at_fork(after_in_child=_threads.cache_clear)  # a child inherits the pool without its threads
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_threads.cache_clear)  # a child inherits the pool without its threads

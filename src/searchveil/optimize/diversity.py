@@ -134,7 +134,7 @@ def _solved(
     found, bound = solve(part, program) if len(pairs) else (once, 0.0)
     found = fill(program, repair(part, "multinomial", found, b))
     x = repair(part, "multinomial", found, b)
-    bound = float(min(floor(bound + 1e-6), _limit_of_size(counts, b)))
+    bound = float(floor(min(bound + 1e-6, _limit_of_size(counts, b))))
     return Solution(x, float(x.sum()), bound, name, monotonic() - began).among(pairs, counts.pairs, 0.0)
 
 

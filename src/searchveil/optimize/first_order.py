@@ -33,7 +33,7 @@ FILLS = 3  # rounds of handing out what dividing by the largest load has left ov
 PRIMAL_WEIGHT, PRIMAL_WEIGHT_WITH_TOTAL = 30.0, 1000.0
 UNITS_SHRINK, SMALLEST_UNIT = 0.8, 1e-7  # in which pairs are measured: slowly smaller, and never 0
 COARSE = 1e-3  # the narrowest gap to close with steps in single precision: waiting for memory, they are faster
-LARGEST_SINGLE = 1e12  # of counts, so that their squares are far from overflowing there
+SMALLEST_SINGLE, LARGEST_SINGLE = 1e-9, 1e12  # counts whose squares, times a step, are far from its ends
 ON_TOTAL = 1e-7  # how near to its total, relatively, a step must end
 ULP = float(np.finfo(np.float64).eps)
 
@@ -137,7 +137,8 @@ def solve(
     program = Packing.of(exposure, b)
     best = _Best(program, objective, total, largest)
     # A total has to be met, and a narrow gap to be closed, more exactly than a single-precision step can.
-    coarse = total is None and tolerance >= COARSE and program.most.max() < LARGEST_SINGLE
+    squares_fit = program.most.min() > SMALLEST_SINGLE and program.most.max() < LARGEST_SINGLE
+    coarse = total is None and tolerance >= COARSE and squares_fit
     method = _Halpern(program.in_single_precision() if coarse else program, objective, total)
     next_look = float(FIRST_LOOK)
     for step in range(1, steps + 1):
@@ -215,7 +216,8 @@ class _Halpern:
         self._measure_in(self.z)
         gains = np.abs(objective.values(most) - objective.values(np.zeros_like(most)))
         start = PRIMAL_WEIGHT if total is None else PRIMAL_WEIGHT_WITH_TOTAL
-        self._balance(start * float(np.sqrt((gains**2 * self.z_step).sum() / self.y_step.sum())))
+        weight = start * float(np.sqrt((gains**2 * self.z_step).sum() / self.y_step.sum()))
+        self._balance(weight or 1.0)  # nothing to gain: any balance will do
         self.steps = 0
         self._anchor(self.z, self.y)
 

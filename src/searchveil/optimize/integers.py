@@ -64,6 +64,8 @@ def whole_draws(
     `largest` are counts of the drawable pairs, as in `relax`.
     """
     began = monotonic()
+    if total is None and objective.total is not None:
+        total = int(objective.total)
     pairs = drawable(counts, b)
     if total is not None and largest is None:
         progress("how large can the output be?")
@@ -95,7 +97,7 @@ def round_down_and_fill(
     """Integer counts of great value, certified, after about so many seconds; the bound is the relaxation's.
 
     With a total, Σx is at most that. It is less where nothing more was found to fit, or only what the objective would
-    suffer from: the relaxation spreads fractions over pairs of which no whole draw is private.
+    suffer from.
     """
     began = monotonic()
     program = Program.of(counts, objective, b, total, most)

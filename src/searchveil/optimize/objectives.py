@@ -114,7 +114,9 @@ class KL(Objective):
     def prox(self, v: Reals, step: Reals) -> Reals:
         """c/(1 + x) = (x − v)/step is a quadratic with one root above −1."""
         reach = np.sqrt((v + 1) ** 2 + 4 * step * self.counts)
-        return np.maximum((v - 1 + reach) / 2, 0)
+        right = v + 1 > 0  # there the plain formula loses small counts to the 1
+        added = 2 * step * self.counts / np.where(right, reach + v + 1, 1)
+        return np.maximum(np.where(right, v + added, (v - 1 + reach) / 2), 0)
 
     def best_response(self, price: Reals, most: Reals) -> Reals:
         worth_the_most = price * (1 + most) <= self.counts  # which also keeps the division away from prices ≤ 0

@@ -68,9 +68,11 @@ class ClickCounts:
         Multinomial: ln c_i/(c_i − c_ik), for an integer number of draws. Poisson: c_ik/c_i, for an expected number.
         """
         exposed = self.matrix.astype(np.float64)
-        exposed.data /= self.totals[self.matrix.indices]
-        if sampler == "multinomial":
-            exposed.data = -np.log1p(-exposed.data)
+        totals = self.totals[self.matrix.indices]
+        if sampler == "poisson":
+            exposed.data /= totals
+        else:
+            exposed.data = np.log1p(exposed.data / (totals - self.matrix.data))  # exact also for who holds nearly all
         return exposed
 
 

@@ -26,6 +26,6 @@ class Solution:
 
     @property
     def gap(self) -> float:
-        """How much better an answer could at most be, as a share of the upper bound."""
+        """How much better an answer could at most be, as a share of the bound or of the answer, whichever is larger."""
         missing = self.upper_bound - self.objective
-        return missing / abs(self.upper_bound) if self.upper_bound else missing and float("inf")
+        return missing / max(abs(self.upper_bound), abs(self.objective)) if missing else 0.0

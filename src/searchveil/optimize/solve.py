@@ -87,7 +87,7 @@ def _largest(
             return np.asarray(best.x, np.float64)
         if best.upper_bound < total:
             break
-    raise InputError(f"an output of {total:g} does not fit: with this b it can be {best.objective:.6g} at most")
+    raise InputError(f"an output of {total:g} does not fit: with this b it can be {best.upper_bound:.6g} at most")
 
 
 def _by_highs(

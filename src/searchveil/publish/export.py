@@ -3,7 +3,6 @@
 Post-processing of what is published already, so the guarantee stays what it was.
 """
 
-import shutil
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -12,6 +11,7 @@ import pyarrow.parquet as pq
 
 from searchveil.errors import InputError
 from searchveil.publish.folder import write_tsv
+from searchveil.whole import whole
 
 LAYOUTS = ("click-graph", "orcas")
 
@@ -27,15 +27,13 @@ def export_release(folder: Path, out: Path, layout: str) -> dict[str, int]:
     if clicks is None or not {"query", "url", "count"} <= set(clicks.column_names):
         raise InputError(f"{folder} has no published clicks; release the item click, or a method with clicks")
     files = {"orcas.tsv": orcas(clicks)} if layout == "orcas" else click_graph(clicks, tables["transitions"])
-    partial = out.with_name(f".{out.name}.partial")
     try:
-        partial.mkdir()
-        for name, table in files.items():
-            with (partial / name).open("xb") as file:
-                write_tsv(table, file, header=layout != "orcas")  # ORCAS has none
-        partial.rename(out)
+        with whole(out) as partial:
+            partial.mkdir()
+            for name, table in files.items():
+                with (partial / name).open("xb") as file:
+                    write_tsv(table, file, header=layout != "orcas")  # ORCAS has none
     except OSError as problem:
-        shutil.rmtree(partial, ignore_errors=True)
         raise InputError(f"{out} cannot be written: {problem.strerror or problem}") from problem
     return {name: table.num_rows for name, table in files.items()}
 

@@ -22,6 +22,7 @@ import yaml
 from searchveil.errors import InputError
 from searchveil.publish.card import DataFile, Description, croissant, deployment, readme
 from searchveil.publish.mechanism import Release
+from searchveil.whole import whole
 
 BATCH = 1 << 16  # rows turned into text at a time
 
@@ -39,20 +40,15 @@ def write_folder(release: Release, folder: Path, format: str = "parquet") -> Pat
     """Write the release beside its final place under a hidden name, and move it there once it is safely on disk."""
     _check_format(format)
     check_writable(folder)
-    partial = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.partial")
     try:
-        partial.mkdir()
-        _fill(partial, release, format)
-        _sync(partial)
-        if os.path.lexists(folder):  # rename would replace an empty folder; a full one it refuses by itself
-            raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
-        partial.rename(folder)
+        with whole(folder) as partial:
+            partial.mkdir()
+            _fill(partial, release, format)
+            _sync(partial)
+            if os.path.lexists(folder):  # which moving would replace, were it empty; a full one it refuses by itself
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
     except OSError as error:
-        shutil.rmtree(partial, ignore_errors=True)
         raise InputError(_complaint(error, folder, release)) from error
-    except BaseException:
-        shutil.rmtree(partial, ignore_errors=True)
-        raise
     with suppress(OSError):  # the release is whole either way; some file systems cannot sync a folder
         _sync(folder.parent)
     return folder

@@ -146,7 +146,8 @@ class Korolova(Mechanism):
             chosen = keep_some(QUERY.rows(log), QUERY.columns, self.queries_per_user, source.seed(), log.engine)
             return QUERY.finish(chosen, log.normalization).distinct()
         # Several clicks of one submission are several rows of one time: one submission.
-        submissions = normalize_query(log.table.select("user", "query", "time"), log.normalization).distinct()
+        timed = log.table.filter(log.table["time"].notnull()).select("user", "query", "time")
+        submissions = normalize_query(timed, log.normalization).distinct()
         return first_of_each_user(submissions, ["time", "query"], self.queries_per_user)
 
     def _clicks(self, log: SearchLog, queries: pa.Table, scale: float, source: Source) -> pa.Table:

@@ -37,10 +37,14 @@ class Plan:
             "item": self.item,
             "parameters": dict(self.parameters),
             "guarantee": self.guarantee.to_json(),
-            **{name: value if isfinite(value) else None for name, value in self.claims.items()},  # JSON has no infinity
-            **self.figures,
+            **{name: _finite(value) for name, value in (*self.claims.items(), *self.figures.items())},
         }
         return record if self.advice is None else record | {"advice": self.advice}
+
+
+def _finite(value: Any) -> Any:
+    """None for what JSON has no number for."""
+    return None if isinstance(value, float) and not isfinite(value) else value
 
 
 class Published(dict[str, pa.Table]):

@@ -13,7 +13,7 @@ from searchveil.errors import InputError
 from searchveil.items import CLICK
 from searchveil.log import SearchLog
 from searchveil.optimize import diversity
-from searchveil.optimize.breach import Breach, for_recall, for_size
+from searchveil.optimize.breach import SECONDS, Breach, for_recall, for_size
 from searchveil.optimize.certify import UNITS, Limit, LogOf, limit, quantize, repair, violated
 from searchveil.optimize.integers import drawable, whole_draws
 from searchveil.optimize.objectives import BELOW, KL, Diversity, Frequent, Objective, Size
@@ -268,18 +268,22 @@ def smallest_exposure(
     size: float | None = None,
     recall: float | None = None,
     support: float = Sampling.support,
+    seconds: float = SECONDS,
     progress: Progress = silent,
 ) -> Breach:
-    """The smallest b, with its δ, for a wanted size of the output, or for a wanted share of the frequent pairs."""
+    """The smallest b, with its δ, for a wanted size of the output, or for a wanted share of the frequent pairs.
+
+    Each b that is tried with whole draws gets so many seconds.
+    """
     if (size is None) == (recall is None):
         raise InputError("say what is wanted: --wanted-size N or --wanted-recall SHARE")
     CLICK.check(log)
     counts = click_counts(log).counts
     if size is not None:
-        found = for_size(counts, sampler, size, progress=progress)
+        found = for_size(counts, sampler, size, seconds=seconds, progress=progress)
     else:
         assert recall is not None
-        found = for_recall(counts, sampler, support, recall, progress=progress)
+        found = for_recall(counts, sampler, support, recall, seconds=seconds, progress=progress)
     if found.delta == 1:
         raise InputError("so much needs users who appear for certain (δ = 1); ask for less")
     return found

@@ -21,7 +21,7 @@ from searchveil.lab.evaluate import Evaluation
 from searchveil.lab.report.charts import Chart, chart_of_scores, charts_of_counts
 from searchveil.lab.report.published import published
 from searchveil.lab.report.table import in_figures, sections
-from searchveil.lab.whole import write_whole
+from searchveil.whole import write_whole
 
 MARK = '<meta name="generator" content="searchveil evaluate">'  # by which an earlier report is known
 LOOK = 2000  # characters in which to look for it

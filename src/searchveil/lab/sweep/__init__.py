@@ -13,9 +13,9 @@ from searchveil.lab.sweep.prepare import prepared
 from searchveil.lab.sweep.results import Results
 from searchveil.lab.sweep.work import Failure, run
 from searchveil.lab.tools import check_tools
-from searchveil.lab.whole import write_whole
 from searchveil.log.schema import Problem
 from searchveil.progress import Progress, silent
+from searchveil.whole import write_whole
 
 __all__ = ["DemoLog", "Experiment", "Failure", "Swept", "sweep"]
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from searchveil import __version__
 from searchveil.lab.sweep.experiment import ORIGINAL, DemoLog, Experiment, Point
-from searchveil.lab.whole import write_whole
+from searchveil.whole import write_whole
 
 Found = dict[str, Any]  # what was found in a cell, as JSON
 

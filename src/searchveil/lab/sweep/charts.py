@@ -10,7 +10,7 @@ from typing import Any
 
 from searchveil.lab.sweep.experiment import ORIGINAL, PLANNED, ChartSpec, Experiment
 from searchveil.lab.sweep.results import SWEPT, Results, Row
-from searchveil.lab.whole import write_whole
+from searchveil.whole import write_whole
 
 WIDTH, HEIGHT = 360, 240
 IN_WORDS = {"guarantee_epsilon": "ε of the guarantee", "guarantee_delta": "δ of the guarantee", "at": "top"}

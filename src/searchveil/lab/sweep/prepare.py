@@ -3,7 +3,7 @@
 import hashlib
 import tempfile
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from searchveil.log.read import read_log
 from searchveil.log.readers.source import find_sources
 from searchveil.log.schema import Problem
 from searchveil.progress import Progress
+from searchveil.whole import whole
 
 PUBLIC_ITEMS = {"pool": QUERY, "candidates": CLICK, "transition_candidates": PAIR}
 PUBLIC_USERS = 2  # of the other demo log who must share something before it is public knowledge
@@ -114,13 +115,8 @@ def _write_public(item: Item, demo: Path, path: Path, engine: DuckDBEngine) -> N
     held, columns = item.of(read_log(demo, engine=engine)), list(item.columns)
     shared = held.group_by(columns).agg(users=held.count())
     shared = shared.filter(shared["users"] >= PUBLIC_USERS)
-    partial = path.with_name(f".{path.name}.partial")
-    try:
+    with whole(path) as partial:
         engine.connection.to_parquet(shared.select(*columns).order_by(columns), partial)
-        partial.replace(path)
-    finally:
-        with suppress(OSError):
-            partial.unlink()
 
 
 def _fingerprint_of(read: LogFiles) -> str:

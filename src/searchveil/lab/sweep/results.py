@@ -13,6 +13,7 @@ import pyarrow.parquet as pq
 from searchveil.lab.sweep.cells import Cell, Found, shown
 from searchveil.lab.sweep.experiment import COLUMNS, OF_A_RELEASE, ORIGINAL, PLANNED, Experiment
 from searchveil.lab.sweep.work import Failure
+from searchveil.whole import whole
 
 Row = dict[str, Any]
 SWEPT = "_swept"  # which parameters differ within the cell's table: for charts, not a column
@@ -46,12 +47,8 @@ class Results:
         return cls(rows + [_failed(failure) for failure in failures])
 
     def write(self, path: Path) -> Path:
-        partial = path.with_name(f".{path.name}.partial")
-        try:
+        with whole(path) as partial:
             pq.write_table(self.table(), partial, compression="zstd")
-            partial.replace(path)
-        finally:
-            partial.unlink(missing_ok=True)
         return path
 
     def table(self) -> pa.Table:

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import gzip
-import os
 from collections import deque
 from collections.abc import Callable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import AbstractContextManager, contextmanager, suppress
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, cast
@@ -18,6 +17,7 @@ import pyarrow.parquet as pq
 
 from searchveil.errors import InputError
 from searchveil.log.demo.chunk import SCHEMA, USERS_PER_CHUNK, Chunk, make_chunk
+from searchveil.whole import whole
 
 AOL_HEADER = b"AnonID\tQuery\tQueryTime\tItemRank\tClickURL\n"
 _WORKERS = 2  # numpy and pyarrow do the work outside the interpreter's lock, so threads suffice
@@ -51,7 +51,7 @@ def write_demo(
     if not path.parent.is_dir():
         raise InputError(f"cannot write {path}: there is no folder {path.parent}")
     rows = submissions = clicks = planted = done = 0
-    with _whole_or_not_at_all(path) as unfinished, sink(unfinished) as write:
+    with _complaining(path), whole(path) as partial, sink(partial) as write:
         for chunk in _chunks_in_order(users, seed):
             write(chunk.table)
             rows += chunk.table.num_rows
@@ -119,14 +119,8 @@ def _aol_rows(file: IO[bytes]) -> Callable[[pa.Table], None]:
 
 
 @contextmanager
-def _whole_or_not_at_all(path: Path) -> Iterator[Path]:
-    """A name beside `path` to write to, which becomes `path` only if all goes well."""
-    unfinished = path.with_name(f".{path.name}.{os.getpid()}.unfinished")
+def _complaining(path: Path) -> Iterator[None]:
     try:
-        yield unfinished
-        unfinished.replace(path)
+        yield
     except OSError as error:
         raise InputError(f"cannot write {path}: {error.strerror or error}") from error
-    finally:
-        with suppress(OSError):
-            unfinished.unlink()
