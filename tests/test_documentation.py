@@ -10,11 +10,15 @@ from pathlib import Path
 import pytest
 
 from searchveil.log.demo import write_demo
+from searchveil.publish import METHODS
 from searchveil.publish.k_keyword import KKeyword
 from searchveil.publish.k_query import KQuery
 from searchveil.publish.k_session import KSession
 from searchveil.publish.korolova import Korolova
 from searchveil.publish.mechanism import Mechanism
+from searchveil.publish.safelog_click import SafeLogClick
+from searchveil.publish.safelog_session import SafeLogSession
+from searchveil.publish.sampling import Sampling
 from searchveil.publish.zealous import Zealous
 
 ROOT = Path(__file__).parents[1]
@@ -108,10 +112,17 @@ MECHANISMS: list[Mechanism] = [
     Zealous(1, 1e-6, notion="indistinguishable"),
     Korolova(1, 1e-6),
     Korolova(1, 1e-6, variant="published"),
+    SafeLogClick(epsilon=1, delta=1e-6),
+    SafeLogSession(epsilon=1, delta=1e-6),
+    Sampling(delta=0.5),
     KQuery(),
     KSession(),
     KKeyword(),
 ]
+
+
+def test_no_method_is_missing() -> None:
+    assert {mechanism.method for mechanism in MECHANISMS} == set(METHODS)
 
 
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: str(mechanism.plan(1000).guarantee.proof))

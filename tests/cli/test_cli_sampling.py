@@ -102,3 +102,33 @@ def test_wanted_sizes_need_a_log_and_no_delta(searchveil: Any, log_file: Path) -
     assert_refused(
         searchveil("plan", log_file, *SAMPLING, "--delta", "0.5", "--wanted-size", "10"), "give a log and no --delta"
     )
+
+
+@pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        (("--epsilon", "0.001"), "does not depend on --epsilon; leave it out"),
+        (("--objective", "kl"), "does not depend on --objective; leave it out"),
+        (("--sampler", "dice"), "no sampler 'dice'"),
+        (("--support", "7"), "--support is a share of all clicks"),
+    ],
+)
+def test_wanted_sizes_say_at_once_which_options_do_not_fit(
+    searchveil: Any, option: tuple[str, ...], message: str
+) -> None:
+    """Before the log is read: there is none of this name."""
+    assert_refused(searchveil("plan", "no.tsv", *SAMPLING, "--wanted-size", "10", *option), message)
+
+
+def test_frequent_pairs_that_can_all_be_met_have_a_bound_of_0_and_a_record(searchveil: Any, tmp_path: Path) -> None:
+    chosen = ("--objective", "frequent", "--sampler", "multinomial", "--support", "0.05", "--seconds", "0")
+    said = searchveil("release", demo_log(800), *SAMPLING, "--delta", "0.3", *chosen, "--out", "out", "--json")
+    record = done(said).json
+    assert record["upper_bound"] == pytest.approx(0, abs=1e-9)
+    assert 0 <= record["gap"] <= 1 + 1e-9
+
+
+def test_branch_and_bound_without_time_has_the_limit_for_a_bound(searchveil: Any, log_file: Path) -> None:
+    chosen = ("--objective", "diversity", "--sampler", "multinomial", "--solver", "branch-and-bound", "--seconds", "0")
+    record = done(searchveil("release", log_file, *SAMPLING, *HALF, *chosen, "--out", "out", "--json")).json
+    assert record["total"] <= record["upper_bound"] <= record["limit"]

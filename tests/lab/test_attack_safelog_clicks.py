@@ -6,7 +6,7 @@ import pytest
 
 from searchveil.errors import InputError
 from searchveil.lab.attacks.safelog_clicks import ClickAttack, Outcome, attack_safelog_clicks
-from searchveil.lab.estimate import epsilon_at_least
+from searchveil.lab.estimate import epsilon_proved
 from searchveil.privacy import safelog
 from searchveil.privacy.noise import Source
 
@@ -24,7 +24,7 @@ def test_the_papers_release_is_distinguished_far_beyond_its_epsilon(attack: Clic
     assert paper.claimed_epsilon == pytest.approx(0.427, abs=0.001)
     assert paper.claimed_delta == 0
     assert (paper.seen_with_victim, paper.seen_without_victim) == (RUNS, 0)
-    assert paper.epsilon_at_least == pytest.approx(epsilon_at_least(RUNS, 0, RUNS))
+    assert paper.epsilon_at_least == pytest.approx(epsilon_proved(RUNS, RUNS, 0, RUNS, 0.0))
     assert paper.refuted
 
 

@@ -32,11 +32,11 @@ from searchveil.lab.audit.evidence import (
     Runs,
     View,
     choose,
-    epsilon_proved,
     published_counts,
     ways_to_reach,
 )
 from searchveil.lab.audit.scenes import Canary, Shape, Stage, Watched, canaries_for, letters
+from searchveil.lab.estimate import epsilon_proved
 from searchveil.log import SearchLog
 from searchveil.privacy.noise import Source
 from searchveil.publish import METHODS, method_named

@@ -6,7 +6,7 @@ import pytest
 from scipy.stats import binom, binomtest
 
 from searchveil.errors import InputError
-from searchveil.lab.estimate import clopper_pearson, epsilon_at_least
+from searchveil.lab.estimate import clopper_pearson, epsilon_proved
 
 
 @pytest.mark.parametrize("runs", [1, 7, 100])
@@ -26,26 +26,26 @@ def test_the_interval_is_scipys_exact_one(runs: int, confidence: float) -> None:
 def test_epsilon_is_the_ratio_of_the_pessimistic_ends(
     seen: int, runs: int, seen_by_neighbour: int, delta: float
 ) -> None:
-    """Each end gets half of the error: at 95 %, both ends of 97.5 % intervals."""
-    low = binomtest(seen, runs).proportion_ci(0.975, method="exact").low
-    high = binomtest(seen_by_neighbour, runs).proportion_ci(0.975, method="exact").high
+    """Each end gets half of the error, as each end of a 95 % interval does."""
+    low = binomtest(seen, runs).proportion_ci(0.95, method="exact").low
+    high = binomtest(seen_by_neighbour, runs).proportion_ci(0.95, method="exact").high
     expected = max(0.0, log((low - delta) / high)) if low > delta else 0.0
-    assert epsilon_at_least(seen, seen_by_neighbour, runs, delta) == pytest.approx(expected, abs=1e-9)
+    assert epsilon_proved(seen, runs, seen_by_neighbour, runs, delta) == pytest.approx(expected, abs=1e-9)
 
 
 def test_equal_counts_prove_nothing_and_more_runs_prove_more() -> None:
-    assert epsilon_at_least(50, 50, 100) == 0
-    assert epsilon_at_least(0, 0, 100) == 0
-    assert epsilon_at_least(0, 100, 100) == 0
-    proved = [epsilon_at_least(runs, 0, runs) for runs in (10, 100, 1000)]
+    assert epsilon_proved(50, 100, 50, 100, 0.0) == 0
+    assert epsilon_proved(0, 100, 0, 100, 0.0) == 0
+    assert epsilon_proved(0, 100, 100, 100, 0.0) == 0
+    proved = [epsilon_proved(runs, runs, 0, runs, 0.0) for runs in (10, 100, 1000)]
     assert proved == sorted(proved)
     assert 0.5 < proved[0] < proved[2] < inf
-    assert epsilon_at_least(100, 0, 100, confidence=0.999) < epsilon_at_least(100, 0, 100)
+    assert epsilon_proved(100, 100, 0, 100, 0.0, error=0.001) < epsilon_proved(100, 100, 0, 100, 0.0)
 
 
 def test_a_delta_that_explains_what_was_seen_leaves_nothing_to_prove() -> None:
-    assert epsilon_at_least(100, 0, 100, delta=0.99) == 0
-    assert epsilon_at_least(100, 0, 100, delta=0.5) < epsilon_at_least(100, 0, 100)
+    assert epsilon_proved(100, 100, 0, 100, 0.99) == 0
+    assert epsilon_proved(100, 100, 0, 100, 0.5) < epsilon_proved(100, 100, 0, 100, 0.0)
 
 
 @pytest.mark.parametrize(("p", "epsilon"), [(0.9, 1.0), (0.5, 0.0), (0.3, 2.0)])
@@ -56,7 +56,7 @@ def test_the_bound_is_wrong_no_more_often_than_stated(p: float, epsilon: float) 
         float(binom.pmf(a, runs, p) * binom.pmf(b, runs, other))
         for a in range(runs + 1)
         for b in range(runs + 1)
-        if epsilon_at_least(a, b, runs, confidence=0.8) > epsilon
+        if epsilon_proved(a, runs, b, runs, 0.0, error=0.2) > epsilon
     )
     assert wrong <= 0.2
     assert wrong > 0 or epsilon > 0

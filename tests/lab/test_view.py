@@ -89,7 +89,6 @@ def test_a_log(engine: Engine) -> None:
         "click": {("new york", "ny.gov"): 2, ("new york", "ny.com"): 1, ("pizza", "pizza.it"): 2},
         "url": {"ny.gov": 2, "ny.com": 1, "pizza.it": 2},
     }
-    assert view.users == 2
 
 
 def test_a_log_without_times_counts_rows_and_has_no_sessions(duckdb_engine: Engine) -> None:
@@ -234,7 +233,6 @@ def test_a_release_of_each_shape(
 ) -> None:
     view = View.of_release(release_of(**tables), duckdb_engine)
     assert all_counts(view) == expected
-    assert view.users is None
 
 
 @pytest.mark.spark

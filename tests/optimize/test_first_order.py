@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from scipy import sparse
 
 from searchveil.optimize import highs
-from searchveil.optimize.first_order import Packing, _Best, solve
+from searchveil.optimize.first_order import ON_TOTAL, Packing, _Best, _root, solve
 from searchveil.optimize.objectives import KL, Diversity, Frequent, Objective, Size
 from searchveil.optimize.program import ClickCounts, Reals, Sampler
 
@@ -125,3 +125,53 @@ def test_progress_is_told() -> None:
     heard: list[str] = []
     solve(random_log(0).exposure("poisson"), 1.0, Size(), tolerance=1e-3, progress=heard.append)
     assert heard[0].startswith("step 50: at least ")
+
+
+def dominated(seed: int, users: int = 40, pairs: int = 30) -> ClickCounts:
+    """Every pair is held nearly alone by one user, which is where logarithms of shares go wrong."""
+    chance = np.random.default_rng(seed)
+    rows = np.concatenate([chance.permutation(users)[:2] for _ in range(pairs)])
+    counts = np.tile([999_999, 1], pairs)
+    return ClickCounts.of(np.unique(rows, return_inverse=True)[1], np.repeat(np.arange(pairs), 2), counts)
+
+
+def test_exposure_is_as_exact_for_who_holds_nearly_all() -> None:
+    exposed = dominated(0).exposure("multinomial").data
+    largest = float(exposed.max())
+    assert abs(largest - log(1_000_000)) <= 2 * np.spacing(largest)
+
+
+@pytest.mark.parametrize("b", [1e-6, 1e-22, 1e4])
+@pytest.mark.parametrize("objective", [Size(), Diversity()])
+def test_very_small_and_very_large_limits_are_solved_too(objective: Objective, b: float) -> None:
+    counts = random_log(4)
+    found = solve(counts.exposure("poisson"), b, objective, tolerance=1e-3)
+    assert 0 < found.objective <= found.upper_bound <= found.objective * 1.0011
+
+
+def test_kl_does_not_lose_small_counts_to_single_precision() -> None:
+    counts = random_log(4)
+    found = solve(counts.exposure("poisson"), 1e-6, KL.of(counts), tolerance=1e-3, steps=5_000)
+    assert found.gap <= 0.01
+
+
+def test_where_there_is_nothing_to_gain_nothing_is_divided_by_0() -> None:
+    counts = random_log(4)
+    pointless = Frequent(np.full(counts.pairs, 1e9), np.zeros(counts.pairs, bool), 1.0)
+    found = solve(counts.exposure("poisson"), 1.0, pointless, tolerance=1e-3, steps=50)
+    assert found.objective == 0 <= found.upper_bound < 1e-6
+
+
+@given(st.floats(-50, 50), st.floats(-1e3, 1e3), st.floats(1e-3, 1e3), st.floats(1e-6, 1e9))
+def test_the_root_is_found_from_any_guess_and_slope(at: float, guess: float, steep: float, slope: float) -> None:
+    """Of a falling function with flat ends, and the last place it was asked at is the answer."""
+    asked = []
+
+    def excess(price: float) -> float:
+        asked.append(price)
+        return float(-np.tanh(steep * (price - at) / 100) - 1e-9 * (price - at))
+
+    found, new_slope = _root(excess, guess, -slope)
+    assert asked[-1] == found
+    assert abs(excess(found)) <= ON_TOTAL or abs(found - at) <= 1e-12 * max(1, abs(at))
+    assert new_slope < 0

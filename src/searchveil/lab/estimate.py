@@ -1,6 +1,6 @@
 """What repeated releases prove about ε: a lower bound from how often an event is seen on either of two neighbours."""
 
-from math import inf, log
+from math import log
 
 from searchveil.errors import InputError
 
@@ -17,16 +17,10 @@ def clopper_pearson(seen: int, runs: int, confidence: float = 0.95) -> tuple[flo
     return low, high
 
 
-def epsilon_at_least(
-    seen: int, seen_by_neighbour: int, runs: int, delta: float = 0.0, confidence: float = 0.95
-) -> float:
-    """The ε that these counts prove, at this δ and confidence: P(E) ≤ e^ε P′(E) + δ fails for any smaller one.
-
-    Each of the two intervals gets half of the error, so the pair holds with the confidence asked for.
-    """
-    each = 1 - (1 - confidence) / 2
-    low, _ = clopper_pearson(seen, runs, each)
-    _, high = clopper_pearson(seen_by_neighbour, runs, each)
-    if low <= delta:
+def epsilon_proved(often: int, n_often: int, seldom: int, n_seldom: int, delta: float, error: float = 0.05) -> float:
+    """P ≤ e^ε P′ + δ fails for any smaller ε, but for a chance of `error`, half of it for each of the two ends."""
+    if not n_often or not n_seldom:
         return 0.0
-    return max(0.0, log((low - delta) / high)) if high > 0 else inf
+    low, _ = clopper_pearson(often, n_often, 1 - error)
+    _, high = clopper_pearson(seldom, n_seldom, 1 - error)
+    return max(0.0, log((low - delta) / high)) if low > delta else 0.0

@@ -74,14 +74,13 @@ class View:
 
     engine: Engine
     tables: Mapping[str, ir.Table]
-    users: int | None = None  # known of the original log only
 
     def has(self, *names: str) -> bool:
         return all(name in self.tables for name in names)
 
     @classmethod
     def of_log(cls, log: SearchLog) -> "View":
-        return cls(log.engine, Tables(log.engine, _with_derived(_of_log(log))), log.users)
+        return cls(log.engine, Tables(log.engine, _with_derived(_of_log(log))))
 
     @classmethod
     def of_release(cls, release: "str | Path | Release", engine: Engine) -> "View":

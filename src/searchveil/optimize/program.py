@@ -50,6 +50,7 @@ class ClickCounts:
     def totals(self) -> Integers:
         """c_i: how often each pair was clicked by anybody."""
         totals: Integers = np.asarray(self.matrix.sum(axis=0)).ravel()
+        totals.setflags(write=False)  # as above
         return totals
 
     @property

@@ -91,8 +91,6 @@ def attack_k_anonymity(
     k: int,
     guess: str | None = None,
     runs: int = 20,
-    compare_epsilon: float = 1.0,
-    compare_delta: float = 1e-6,
     source: Source | None = None,
     progress: Progress = silent,
 ) -> AttackResult:
@@ -110,7 +108,7 @@ def attack_k_anonymity(
     words = sorted(set(scene.guess.split()))
     keyword, sharing_keyword = scene.rarest(words)
     sharing_query, same_sessions = scene.others_with_query(), scene.others_with_session(words)
-    zealous = Zealous(epsilon=compare_epsilon, delta=compare_delta, item="query", per_user=5)
+    zealous = Zealous(epsilon=1, delta=1e-6, item="query", per_user=5)
     threshold = zealous.plan(log).parameters["second_threshold"]
 
     def query_is_published(release: pa.Table) -> bool:

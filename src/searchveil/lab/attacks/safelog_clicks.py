@@ -13,7 +13,7 @@ import pyarrow as pa
 from searchveil.engine import open_engine
 from searchveil.engine.histogram import count_users, first_of_each_user
 from searchveil.errors import InputError
-from searchveil.lab.estimate import epsilon_at_least
+from searchveil.lab.estimate import epsilon_proved
 from searchveil.log import SearchLog
 from searchveil.privacy import calibrate, safelog
 from searchveil.privacy.noise import DiscreteLaplace, Source
@@ -122,5 +122,5 @@ def _published_clicks(log: SearchLog, scale: float, threshold: float, runs: int,
 
 
 def _outcome(name: str, epsilon: float, delta: float, seen: list[int], runs: int) -> Outcome:
-    proved = epsilon_at_least(seen[0], seen[1], runs, delta)
+    proved = epsilon_proved(seen[0], runs, seen[1], runs, delta)
     return Outcome(name, epsilon, delta, seen[0], seen[1], runs, proved)

@@ -10,7 +10,7 @@ import pyarrow as pa
 from scipy.stats import beta
 
 from searchveil.lab.audit.scenes import Canary, Key, Watched
-from searchveil.lab.estimate import clopper_pearson
+from searchveil.lab.estimate import epsilon_proved
 
 PSEUDONYMS = {"user", "position", "rank", "time"}  # columns that are no part of what is published of an item
 CAUTION = 0.2  # a frequent event is taken for as rare as leaves it this chance to be seen so often
@@ -146,15 +146,6 @@ def choose(runs: Runs, delta: float) -> Event:
                 if promise[place] > most:
                     best, most = Event(score, float(cuts[place]), at_least, with_her), float(promise[place])
     return best
-
-
-def epsilon_proved(often: int, n_often: int, seldom: int, n_seldom: int, delta: float, error: float) -> float:
-    """P ≤ e^ε P′ + δ fails for any smaller ε, but for a chance of `error`, half of it for each of the two ends."""
-    if not n_often or not n_seldom:
-        return 0.0
-    low, _ = clopper_pearson(often, n_often, 1 - error)
-    _, high = clopper_pearson(seldom, n_seldom, 1 - error)
-    return max(0.0, log((low - delta) / high)) if low > delta else 0.0
 
 
 @dataclass(frozen=True)

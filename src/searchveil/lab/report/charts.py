@@ -48,7 +48,7 @@ def charts_of_counts(data: Mapping[str, Any]) -> list[Chart]:
         Chart(
             "Coverage by rank",
             f"Of the original's most frequent {items}, up to each rank, the share that is in the release at all.",
-            _coverage(data["coverage"], items),
+            _coverage(data["coverage"]),
         ),
         Chart(
             "Frequency",
@@ -113,7 +113,7 @@ def at_least(counts: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
     return sorted(points.values())
 
 
-def _coverage(points: Sequence[tuple[int, float]], items: str) -> Spec | None:
+def _coverage(points: Sequence[tuple[int, float]]) -> Spec | None:
     import altair as alt
 
     if not points:
