@@ -8,9 +8,9 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from keyed import keyed
 
 import searchveil as sv
-from searchveil.privacy.noise import Source
 
 HEAVY = ("ibis", "duckdb", "pyarrow", "pyspark", "dp_accounting", "numpy", "mpmath", "pandas", "scipy")
 
@@ -60,8 +60,8 @@ def test_a_mechanism_is_a_value(log: sv.SearchLog) -> None:
     assert mechanism == sv.Zealous(epsilon=1, delta=1e-6, item="query", per_user=5, notion="approximate")
     with pytest.raises(AttributeError):
         mechanism.epsilon = 2  # type: ignore[misc]
-    assert mechanism.release(log, source=Source(b"a")).table == mechanism.release(log, source=Source(b"a")).table
-    assert mechanism.release(log, source=Source(b"a")).table != mechanism.release(log, source=Source(b"b")).table
+    assert mechanism.release(log, source=keyed(b"a")).table == mechanism.release(log, source=keyed(b"a")).table
+    assert mechanism.release(log, source=keyed(b"a")).table != mechanism.release(log, source=keyed(b"b")).table
     log.engine.close()
 
 

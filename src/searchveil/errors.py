@@ -1,4 +1,4 @@
-"""The two ways searchveil says no. The command line turns each into one line and an exit code."""
+"""The two ways searchveil says no, which the command line turns into one line and an exit code; and Ctrl-C."""
 
 
 class SearchveilError(Exception):
@@ -13,3 +13,8 @@ class BudgetRefused(SearchveilError):  # noqa: N818 (refusing is a normal outcom
     """The ledger's budget does not cover the release; nothing was computed or written."""
 
     exit_code = 3
+
+
+def was_interrupted(problem: BaseException) -> bool:
+    """Whether somebody pressed Ctrl-C: DuckDB passes it on as an error of its own, or of a function of ours in it."""
+    return str(problem) == "Query interrupted" or "KeyboardInterrupt" in str(problem)

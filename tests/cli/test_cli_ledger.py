@@ -94,3 +94,24 @@ def test_what_is_not_a_ledger_is_refused(tmp_path: Path) -> None:
     assert_refused(run(tmp_path, "ledger", tmp_path), "ledger")
     assert_refused(run(tmp_path, "ledger", "empty"), "ledger empty")
     assert (tmp_path / "empty").stat().st_size == 0
+
+
+def test_what_is_spent_is_rounded_up_and_what_there_was_down(tmp_path: Path) -> None:
+    budget = ("--ledger", "l", "--budget-epsilon", "2.0000004", "--budget-delta", "1e-2")
+    asked = ("--epsilon", "1.0000004", "--delta", "1.0000004e-3", "--out", "out")
+    succeed(tmp_path, "release", crowd_log(tmp_path), *asked, *budget)
+    shown = succeed(tmp_path, "ledger", "l").out
+    assert "budget  (2, 0.01)" in shown
+    assert "spent   (1.00001, 0.00100001) by adding up" in shown
+    assert shown.count("(1.00001, 0.00100001)") == 2, "of the entry as well"
+
+
+def test_sessions_and_users_have_ledgers_of_their_own(tmp_path: Path) -> None:
+    rows = [f"c{client},s{client}-{visit},weather" for client in range(4) for visit in range(3)]
+    (tmp_path / "visits.csv").write_text("\n".join(["customer,session_id,query", *rows]) + "\n")
+    ledger, asked = new_ledger(tmp_path), ("release", "visits.csv", *HALF, "--ledger", "account.sqlite")
+    succeed(tmp_path, *asked, "--column", "user=session_id", "--out", "per-session")
+    assert "one session's whole history" in (tmp_path / "per-session" / "README.md").read_text()
+    refused = run(tmp_path, *asked, "--column", "user=customer", "--out", "per-customer")
+    assert_refused(refused, "counts per session", "--ledger")
+    assert [entry.guarantee["unit"] for entry in entries(ledger)] == ["session"]

@@ -7,6 +7,8 @@ from typing import Any
 import pytest
 from commandline import SCRATCH, assert_refused, demo_log, entries, everything_in, new_ledger, run, succeed
 
+from searchveil.log.summary import WARNING
+
 ONE = ("--epsilon", "1", "--delta", "1e-6")
 GUARANTEE = {"notion", "epsilon", "delta", "unit", "neighbours", "assumed_public", "unprotected", "caveats"}
 
@@ -134,3 +136,17 @@ def test_people_read_both_ways_to_write_the_threshold(tmp_path: Path) -> None:
     assert any(name.startswith("second threshold") and value == "30" for name, value in shown.items())
     assert "29 (publish iff noisy > τ')" in told
     assert "The release is (1, 1e-06)-differentially private" in told
+
+
+def test_figures_of_a_private_log_are_called_private(tmp_path: Path) -> None:
+    for asked in (("--delta", "0.5"), ("--wanted-size", "5")):
+        told = run(tmp_path, "plan", demo_log(), "--method", "sampling", *asked)
+        assert told.code == 0
+        assert told.said == [f"searchveil: {WARNING}"]
+        assert plan(tmp_path, demo_log(), "--method", "sampling", *asked)["warning"] == WARNING
+    assert "warning" not in plan(tmp_path, "--users", "250", "--method", "sampling", "--delta", "0.5")
+
+
+def test_what_is_printed_is_not_below_what_is_promised(tmp_path: Path) -> None:
+    told = succeed(tmp_path, "plan", "--epsilon", "1.0000004", "--delta", "1.0000004e-3").out
+    assert "(1.00001, 0.00100001)-differentially private" in told

@@ -232,3 +232,21 @@ def test_other_commands_refuse_in_one_line(searchveil: Any, tmp_path: Path, argu
     before = everything_in(tmp_path)
     assert_refused(searchveil(*arguments), says)
     assert everything_in(tmp_path) == before
+
+
+def test_a_pool_is_not_made_from_what_nothing_protects(searchveil: Any, tmp_path: Path) -> None:
+    log = crowd(tmp_path)
+    for number, how in enumerate((("--method", "k-query", "--k", 2), (*CLICK, *ONE, "--at-least", 3))):
+        assert searchveil("release", log, *how, "--out", f"r{number}").code == 0
+        refused = searchveil("pool", "--release", f"r{number}", "--out", "pool.parquet")
+        assert_refused(refused, f"r{number} is not differentially private", "--queries")
+    (tmp_path / "r0" / "guarantee.json").unlink()
+    assert_refused(searchveil("pool", "--release", "r0", "--out", "pool.parquet"), "guarantee.json", "--queries")
+    assert not (tmp_path / "pool.parquet").exists()
+
+
+def test_no_ledger_pays_where_the_filter_protects_nobody(searchveil: Any, tmp_path: Path) -> None:
+    ledger = new_ledger(tmp_path)
+    how = (*CLICK, *ONE, "--at-least", 3, "--ledger", ledger, "--out", "out")
+    assert_refused(searchveil("release", crowd(tmp_path), *how), "without differential privacy", code=3)
+    assert entries(ledger) == ()

@@ -17,6 +17,7 @@ from unittest.mock import patch
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from keyed import keyed
 from scipy.stats import binom, chi2, norm
 
 from searchveil.engine import Engine
@@ -242,7 +243,7 @@ def test_a_pool_query_that_users_searched_has_their_count_and_no_second_chance(
     mechanism = SafeLogClick(
         epsilon=40, delta=1e-9, clicks_per_user=0, domain=domain, pool=pool_of(tmp_path, ["WEATHER", "weather", "own"])
     )
-    table = mechanism.release(log_of(duckdb_engine, users), source=Source(b"met")).table
+    table = mechanism.release(log_of(duckdb_engine, users), source=keyed(b"met")).table
     counts = {row["query"]: row["count"] for row in table.to_pylist()}
     assert table.num_rows == len(counts)
     assert set(counts) - {"own"} == ({"weather"} if domain == "pool" else {"weather", "news"})
@@ -254,7 +255,7 @@ def test_a_pool_of_one_query(duckdb_engine: Engine, tmp_path: Path) -> None:
     pool = pool_of(tmp_path, ["weather"])
     mechanism = SafeLogClick(noise_scale=1, threshold=50, clicks_per_user=0, domain="pool", pool=pool)
     for users, expected in ((200, ["weather"]), (2, [])):
-        release = mechanism.release(log_of(duckdb_engine, users), source=Source(b"one"))
+        release = mechanism.release(log_of(duckdb_engine, users), source=keyed(b"one"))
         assert release.table["query"].to_pylist() == expected
     assert release.guarantee.delta == 0
     assert release.plan.parameters["pool_size"] == 1
@@ -288,7 +289,7 @@ def outcomes(engine: Engine, tmp_path: Path, runs: int, threshold: int, scale: f
     pool = pool_of(tmp_path, ["a", "b", "c", "weather"]).table(engine, USUAL)
     counts = engine.load(pa.table({"query": ["weather"], "count": pa.array([90], pa.int64())}))
     staged = engine.stage(counts_with_pool(counts, pool, keep_log=True))
-    source = Source(b"short and naive")
+    source = keyed(b"short and naive")
     released = []
     for _ in range(runs):
         table = survivors(
@@ -336,7 +337,7 @@ def test_the_published_counts_of_surviving_pool_queries_are_those_of_noise(
     n, threshold, scale = 3_000, 3, 3.0
     pool = pool_of(tmp_path, [f"pool query {i}" for i in range(n)] + ["weather"])
     mechanism = SafeLogClick(noise_scale=scale, threshold=threshold - 1, clicks_per_user=0, domain="pool", pool=pool)
-    release = mechanism.release(log_of(duckdb_engine, 60), source=Source(b"counts"))
+    release = mechanism.release(log_of(duckdb_engine, 60), source=keyed(b"counts"))
     counts = {row["query"]: row["count"] for row in release.table.to_pylist()}
     assert abs(counts.pop("weather") - 60) < FAR * 2 * scale
     end = threshold + 9
@@ -369,7 +370,7 @@ def test_three_hundred_thousand_pool_queries_and_only_survivors_leave_the_engine
         patch.object(type(duckdb_engine), "fetch", watched_fetch),
         patch.object(Distribution, "sample", watched_sample),
     ):
-        release = mechanism.release(log_of(duckdb_engine, 60), source=Source(b"many"))
+        release = mechanism.release(log_of(duckdb_engine, 60), source=keyed(b"many"))
     queries = release.table["query"].to_pylist()
     slips = [row["count"] for row in release.table.to_pylist() if row["query"] != "weather"]
     expected = n * tail(scale, threshold)

@@ -7,6 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from keyed import keyed
 
 from searchveil.engine import Engine
 from searchveil.errors import InputError
@@ -15,7 +16,6 @@ from searchveil.lab.attacks import AttackResult, attack_k_anonymity
 from searchveil.lab.attacks.k_anonymity import PERSONAL_QUERY, Scene, advantage_allowed
 from searchveil.log import SearchLog
 from searchveil.privacy.guarantee import Guarantee
-from searchveil.privacy.noise import Source
 
 K = 4
 START = datetime(2024, 3, 1)
@@ -34,7 +34,7 @@ def small_log(engine: Engine, *, times: bool = True) -> SearchLog:
 
 
 def attack(log: SearchLog, guess: str | None = None, runs: int = 1) -> AttackResult:
-    return attack_k_anonymity(log, k=K, guess=guess, runs=runs, source=Source(b"test"))
+    return attack_k_anonymity(log, k=K, guess=guess, runs=runs, source=keyed(b"test"))
 
 
 def test_the_attack_is_certain_against_k_anonymity_and_not_against_zealous(duckdb_engine: Engine) -> None:

@@ -3,19 +3,19 @@
 import json
 
 import pytest
+from keyed import keyed
 
 from searchveil.errors import InputError
 from searchveil.lab.attacks.safelog_clicks import ClickAttack, Outcome, attack_safelog_clicks
 from searchveil.lab.estimate import epsilon_proved
 from searchveil.privacy import safelog
-from searchveil.privacy.noise import Source
 
 RUNS = 12
 
 
 @pytest.fixture(scope="module")
 def attack() -> ClickAttack:
-    return attack_safelog_clicks(runs=RUNS, source=Source(b"attack"))
+    return attack_safelog_clicks(runs=RUNS, source=keyed(b"attack"))
 
 
 def test_the_papers_release_is_distinguished_far_beyond_its_epsilon(attack: ClickAttack) -> None:
@@ -38,7 +38,7 @@ def test_ours_with_the_same_epsilon_is_not(attack: ClickAttack) -> None:
 
 def test_the_paper_can_hide_the_click_only_with_the_query() -> None:
     """At a threshold that the popular query does not pass nothing is released, so nothing is refuted."""
-    paper, _ = attack_safelog_clicks(runs=1, threshold=5_000, noise_scale=10, source=Source(b"high")).outcomes
+    paper, _ = attack_safelog_clicks(runs=1, threshold=5_000, noise_scale=10, source=keyed(b"high")).outcomes
     assert (paper.seen_with_victim, paper.seen_without_victim) == (0, 0)
     assert not paper.refuted
 

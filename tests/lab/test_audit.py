@@ -16,6 +16,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from keyed import keyed
 from scipy.stats import binom
 
 from searchveil.engine import Engine
@@ -38,7 +39,6 @@ from searchveil.lab.audit.evidence import (
 from searchveil.lab.audit.scenes import Canary, Shape, Stage, Watched, canaries_for, letters
 from searchveil.lab.estimate import epsilon_proved
 from searchveil.log import SearchLog
-from searchveil.privacy.noise import Source
 from searchveil.publish import METHODS, method_named
 from searchveil.publish.k_keyword import KKeyword
 from searchveil.publish.k_query import KQuery
@@ -74,7 +74,7 @@ RIGHT: dict[str, tuple[Mechanism, int]] = {
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_method_is_not_refuted(name: str) -> None:
     mechanism, runs = RIGHT[name]
-    report = audit(mechanism, runs=runs, confidence=CONFIDENT, source=Source(name.encode()))
+    report = audit(mechanism, runs=runs, confidence=CONFIDENT, source=keyed(name.encode()))
     assert report.verdict == "not refuted", str(report)
     assert len(report.findings) >= 7
     assert all(finding.runs and finding.runs_of_neighbour for finding in report.findings)
@@ -84,7 +84,7 @@ def test_a_right_method_over_a_pool_is_not_refuted(tmp_path: Path) -> None:
     pq.write_table(pa.table({"query": ["the auditor brings her own"]}), tmp_path / "pool.parquet")
     pool = QueryPool.open(tmp_path / "pool.parquet")
     mechanism = SafeLogClick(epsilon=2, domain="pool", pool=pool, queries_per_user=1, clicks_per_user=0)
-    report = audit(mechanism, runs=24, confidence=CONFIDENT, source=Source(b"pool"))
+    report = audit(mechanism, runs=24, confidence=CONFIDENT, source=keyed(b"pool"))
     assert report.verdict == "not refuted", str(report)
     assert report.guarantee.delta == 0
     unique = next(finding for finding in report.findings if finding.canary == "unique")
@@ -147,7 +147,7 @@ MORE_MUTANTS: dict[str, tuple[Mechanism, int, Sequence[str]]] = {
 
 def assert_refuted(name: str, mechanism: Mechanism, runs: int, canaries: Sequence[str]) -> None:
     """By the first of the canaries at least, which is the one that was made for it."""
-    report = audit(mechanism, runs=runs, canaries=canaries, source=Source(name.encode()))
+    report = audit(mechanism, runs=runs, canaries=canaries, source=keyed(name.encode()))
     assert report.refuted, str(report)
     assert canaries[0] in report.refuted_by, str(report)
     assert report.epsilon_at_least > report.guarantee.epsilon
@@ -167,7 +167,7 @@ def test_more_mutants_are_refuted(name: str) -> None:
 def test_keeping_a_users_first_items_breaks_nothing() -> None:
     """Any function of a user's own history may choose (docs/guarantees.md, Lemma 1): "first m" is no mutant."""
     mechanism = mutants.TheFirstItems(1.5, 0.05, per_user=1)
-    report = audit(mechanism, runs=75, canaries=["far", "one-more", "pivot"], source=Source(b"first"))
+    report = audit(mechanism, runs=75, canaries=["far", "one-more", "pivot"], source=keyed(b"first"))
     assert report.verdict == "not refuted", str(report)
 
 
@@ -326,7 +326,7 @@ def test_the_auditors_engine_gives_the_usual_release(mechanism: Mechanism) -> No
     shape = Shape.of(mechanism.plan(1000))
     rows = Stage(shape, canaries_for(shape)).rows().drop_columns(["slot"])
     usual, repeating = DuckDBEngine(), RepeatingEngine()
-    source, again = Source(b"same"), Source(b"same")
+    source, again = keyed(b"same"), keyed(b"same")
     try:
         for _ in range(3):
             repeating.begin()
@@ -346,7 +346,7 @@ def test_the_auditors_engine_gives_the_usual_release(mechanism: Mechanism) -> No
 
 @pytest.fixture(scope="module")
 def report() -> AuditReport:
-    return audit(Zealous(1, 0.05, per_user=1), runs=24, canaries=["far", "unique"], source=Source(b"report"))
+    return audit(Zealous(1, 0.05, per_user=1), runs=24, canaries=["far", "unique"], source=keyed(b"report"))
 
 
 def test_the_report_is_plain_json_and_a_text(report: AuditReport) -> None:
@@ -361,7 +361,7 @@ def test_the_report_is_plain_json_and_a_text(report: AuditReport) -> None:
 
 
 def test_the_same_source_gives_the_same_report(report: AuditReport) -> None:
-    again = audit(Zealous(1, 0.05, per_user=1), runs=24, canaries=["far", "unique"], source=Source(b"report"))
+    again = audit(Zealous(1, 0.05, per_user=1), runs=24, canaries=["far", "unique"], source=keyed(b"report"))
     assert again == report
 
 
@@ -374,7 +374,7 @@ def test_a_refuted_report_names_the_canary(report: AuditReport) -> None:
 
 def test_progress_is_told() -> None:
     told: list[str] = []
-    audit(Zealous(2, 0.1, per_user=1), runs=24, canaries=["unique"], source=Source(b"p"), progress=told.append)
+    audit(Zealous(2, 0.1, per_user=1), runs=24, canaries=["unique"], source=keyed(b"p"), progress=told.append)
     assert told[0] == "release 1 of 24"
 
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from keyed import keyed
 
 from searchveil.engine import Engine, open_engine
 from searchveil.errors import InputError
@@ -20,7 +21,6 @@ from searchveil.log import SearchLog
 from searchveil.log.demo import write_demo
 from searchveil.log.read import read_log
 from searchveil.privacy.guarantee import Guarantee
-from searchveil.privacy.noise import Source
 from searchveil.publish import METHODS
 from searchveil.publish.k_keyword import KKeyword
 from searchveil.publish.k_query import KQuery
@@ -75,7 +75,7 @@ def test_no_method_is_forgotten() -> None:
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_every_method(log: SearchLog, name: str) -> None:
     mechanism, measured = MECHANISMS[name]
-    release = mechanism.release(log, source=Source(b"evaluate"))
+    release = mechanism.release(log, source=keyed(b"evaluate"))
     result = evaluate(release, log)
     record = json.loads(json.dumps(result.to_json(), allow_nan=False))
 
@@ -140,13 +140,13 @@ def small_log(engine: Engine) -> SearchLog:
 
 
 def test_a_folder_is_evaluated_as_the_release_is(log: SearchLog, tmp_path: Path) -> None:
-    release = Zealous(EPSILON, DELTA, item="pair").release(log, source=Source(b"folder"))
+    release = Zealous(EPSILON, DELTA, item="pair").release(log, source=keyed(b"folder"))
     folder = release.write(tmp_path / "out")
     assert evaluate(folder, log) == evaluate(str(folder), log) == evaluate(release, log)
 
 
 def test_the_same_seed_asks_the_same_and_another_does_not(log: SearchLog) -> None:
-    release = KQuery(3).release(log, source=Source(b"seed"))
+    release = KQuery(3).release(log, source=keyed(b"seed"))
     once, again, other = (
         evaluate(release, log, applications=["index-caching"], seed=seed).applications for seed in (1, 1, 2)
     )
@@ -156,7 +156,7 @@ def test_the_same_seed_asks_the_same_and_another_does_not(log: SearchLog) -> Non
 
 def test_users_set_apart(log: SearchLog) -> None:
     train, test = split(log, seed=5)
-    release = KQuery(3).release(train, source=Source(b"apart"))
+    release = KQuery(3).release(train, source=keyed(b"apart"))
     result = evaluate(release, train, applications=["index-caching"], test=test)
     assert result.in_sample is False
     assert "a fifth of the log's own users" not in result.warning

@@ -9,6 +9,7 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from keyed import keyed
 
 from searchveil.engine import Engine, open_engine
 from searchveil.errors import InputError
@@ -16,7 +17,6 @@ from searchveil.lab.attacks.reidentification import Linkage, Published, attack_r
 from searchveil.log import SearchLog
 from searchveil.log.demo import planted_personal_queries, write_demo
 from searchveil.log.read import read_log
-from searchveil.privacy.noise import Source
 from searchveil.publish.k_keyword import KKeyword
 from searchveil.publish.k_query import KQuery
 from searchveil.publish.k_session import KSession
@@ -51,13 +51,13 @@ def test_before_is_the_share_of_those_who_fit(duckdb_engine: Engine) -> None:
     log = log_of(duckdb_engine, TWINS)
     release = made(data=pa.table({"query": ["a"], "count": [9]}))
     for key in (b"1", b"2", b"3", b"4"):
-        result = attack_reidentification(log, release, known=2, source=Source(key))
+        result = attack_reidentification(log, release, known=2, source=keyed(key))
         assert result.targets == 3, "dan has no more than what would be known"
         figures = (round(result.before.found, 6), round(result.before.alone, 6))
         assert figures in {(1.0, 1.0), (0.833333, 0.666667), (0.666667, 0.333333)}
         assert result.before.chance == 0.25
         assert result.after is None
-    assert attack_reidentification(log, release, known=1, targets=2, source=Source(b"5")).targets == 2
+    assert attack_reidentification(log, release, known=1, targets=2, source=keyed(b"5")).targets == 2
 
 
 def test_who_is_like_everybody_is_not_found(duckdb_engine: Engine) -> None:
@@ -81,13 +81,13 @@ def test_sessions_are_followed_and_counts_are_not(duckdb_engine: Engine) -> None
     """A kept session with a known query in it shows what came with it; the same queries as counts do not."""
     popular = {f"user {i}": ["weather", "news", f"own {i}"] for i in range(4)}
     log = log_of(duckdb_engine, popular)
-    k_query = attack_reidentification(log, KQuery(3).release(log, source=Source(b"q")), known=1, source=Source(b"t"))
+    k_query = attack_reidentification(log, KQuery(3).release(log, source=keyed(b"q")), known=1, source=keyed(b"t"))
     assert k_query.after is not None
     assert k_query.after.found <= k_query.before.found
     assert k_query.after.alone == 0
     assert "a record of the target is found" in str(k_query)
     counts = made(data=pa.table({"query": ["weather", "news"], "count": [4, 4]}))
-    counted = attack_reidentification(log, counts, known=1, source=Source(b"t"))
+    counted = attack_reidentification(log, counts, known=1, source=keyed(b"t"))
     assert counted.after is None
     assert "there is no record of a person in it to find" in str(counted)
 
@@ -154,9 +154,9 @@ METHODS: list[Mechanism] = [
 
 @pytest.mark.parametrize("mechanism", METHODS, ids=lambda mechanism: str(mechanism.plan(USERS).to_json()["item"]))
 def test_every_method_can_be_attacked(mechanism: Mechanism, demo: SearchLog) -> None:
-    release = mechanism.release(demo, source=Source(b"release"))
+    release = mechanism.release(demo, source=keyed(b"release"))
     planted = planted_personal_queries(USERS, SEED)
-    result = attack_reidentification(demo, release, targets=40, planted=planted, source=Source(b"targets"))
+    result = attack_reidentification(demo, release, targets=40, planted=planted, source=keyed(b"targets"))
     assert result.targets == 40
     assert result.before.found > 0.9, "three queries are a fingerprint"
     assert result.planted == planted.num_rows
@@ -181,14 +181,14 @@ def test_a_planted_query_that_comes_out_is_named(demo: SearchLog) -> None:
 def test_the_result_is_plain_json_and_a_text(duckdb_engine: Engine) -> None:
     log = log_of(duckdb_engine, TWINS)
     release = made(data=pa.table({"query": ["a"], "count": [9]}))
-    result = attack_reidentification(log, release, known=2, source=Source(b"j"))
+    result = attack_reidentification(log, release, known=2, source=keyed(b"j"))
     record = json.loads(json.dumps(result.to_json()))
     assert record["after"] is None
     assert record["before"]["chance"] == 0.25
     assert record["planted_published"] == []
     assert str(result).splitlines()[0] == "An attacker who knows 2 queries of a person (3 targets):"
     assert "planted" not in str(result)
-    assert result == attack_reidentification(log, release, known=2, source=Source(b"j"))
+    assert result == attack_reidentification(log, release, known=2, source=keyed(b"j"))
 
 
 @pytest.mark.parametrize(

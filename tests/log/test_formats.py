@@ -79,9 +79,17 @@ def query(query_id: str, text: str, time: object = "2024-05-01T10:00:00Z", clien
     return json.dumps(fields, ensure_ascii=False) + "\n"
 
 
-def event(query_id: str | None, action: str = "click", ordinal: object = 3, item: str = "sku-1", **more: str) -> str:
+def event(
+    query_id: str | None,
+    action: str = "click",
+    ordinal: object = 3,
+    item: str = "sku-1",
+    client: str | None = "c1",
+    **more: str,
+) -> str:
     attributes = {"object": {"object_id": item}, "position": {"ordinal": ordinal}}
-    fields = {"query_id": query_id, "action_name": action, "timestamp": "x", "event_attributes": attributes, **more}
+    fields: dict[str, object] = {"query_id": query_id, "action_name": action, "client_id": client, "timestamp": "x"}
+    fields |= {"event_attributes": attributes, **more}
     return json.dumps(fields) + "\n"
 
 
@@ -121,8 +129,9 @@ def test_ubi_faults(tmp_path: Path, duckdb_engine: Engine) -> None:
     )  # fmt: skip
     events = put(
         tmp_path / "events.json",
-        event("1") + event("9") + event("1", ordinal="top") + "nonsense\n" + event(None, "view"),
-    )
+        event("1") + event("9") + event("1", ordinal="top") + "nonsense\n" + event(None, "view", client=None)
+        + event("1", client=None) + event("1", client="c2"),
+    )  # fmt: skip
     log = read_log([queries, events], format="ubi", engine=duckdb_engine)
     assert [row[:2] for row in rows_of(log)] == [("c1", "shoe")]
     assert problems_of(log) == {
@@ -131,7 +140,8 @@ def test_ubi_faults(tmp_path: Path, duckdb_engine: Engine) -> None:
         "no user": (1, ("queries.json:4",)),
         "no query": (1, ("queries.json:5",)),
         "NUL byte": (1, ("queries.json:7",)),
-        "event of an unknown query_id": (1, ("events.json:2",)),
+        "event of an unknown query_id": (2, ("events.json:2", "events.json:7")),
+        "event without a client_id": (1, ("events.json:6",)),
         "bad rank": (1, ("events.json:3",)),
     }
 
@@ -303,7 +313,7 @@ def test_csv_faults(tmp_path: Path, duckdb_engine: Engine) -> None:
         "wrong number of columns": (2, ("log.csv:3", "log.csv:4")),
         "no user": (1, ("log.csv:5",)),
         "no query": (1, ("log.csv:6",)),
-        "broken quotes": (1, ("log.csv:7",)),
+        "broken quotes; rows after it may be missing too": (1, ("log.csv:7",)),
         "invalid UTF-8": (1, ("log.csv:8",)),
         "NUL byte": (1, ("log.csv:9",)),
     }

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from searchveil.privacy.composition import Cost, at_least, basic, decimal, optimal
+from searchveil.privacy.composition import Cost, basic, decimal, not_below, optimal
 from searchveil.privacy.guarantee import Guarantee, Neighbours
 
 
@@ -48,7 +48,7 @@ def test_the_sum_is_exact_and_has_no_order(epsilons: list[float], random: object
 
 @given(st.fractions(0, 10**6))
 def test_a_reported_sum_is_never_below_the_exact_one(exact: Fraction) -> None:
-    number = at_least(exact)
+    number = not_below(exact)
     assert decimal(number) >= exact
     assert decimal(nextafter(nextafter(number, -inf), -inf)) < exact
 

@@ -1,11 +1,13 @@
 """The promise as a record and as a sentence."""
 
 import json
+from dataclasses import replace
 from math import exp, inf
+from typing import get_args
 
 import pytest
 
-from searchveil.privacy.guarantee import Guarantee
+from searchveil.privacy.guarantee import NEIGHBOURS_IN_WORDS, Guarantee, Neighbours, Relation
 
 PROMISE = Guarantee(
     "approximate", 1.0, 1e-6, "docs/guarantees.md#x", assumed_public=("the pool",), unprotected=("the time of day",)
@@ -76,3 +78,37 @@ def test_the_same_neighbours_change_nothing_and_the_reverse_is_not_implied() -> 
     assert NONE.under("replace-one") is NONE
     with pytest.raises(ValueError, match="does not imply"):
         PROMISE.under("replace-one").under("add-remove")
+
+
+def test_a_printed_promise_is_never_smaller_than_the_true_one() -> None:
+    assert "(1.00001, 0.000304396)-differentially" in str(replace(PROMISE, epsilon=1.0000004, delta=0.00030439507))
+
+
+@pytest.mark.parametrize("neighbours", get_args(Relation))
+def test_the_sentence_is_about_the_unit(neighbours: Relation) -> None:
+    of_sessions = replace(PROMISE, unit="session", neighbours=neighbours)
+    assert "one session" in of_sessions.neighbours_in_words
+    assert of_sessions.neighbours_in_words in str(of_sessions)
+    assert "user" not in str(of_sessions)
+    assert set(NEIGHBOURS_IN_WORDS) == set(get_args(Relation))
+
+
+@pytest.mark.parametrize("notion", ["none", "sampling-step", "conditional"])
+def test_what_is_no_promise_about_the_whole_says_so_with_all_that_is_open(notion: str) -> None:
+    partial = replace(PROMISE, notion=notion, caveats=("Given the filter, it is.",))  # type: ignore[arg-type]
+    assert not partial.is_private
+    assert str(partial) == (
+        "This release is NOT differentially private. Given the filter, it is. Taken as public: the pool. "
+        "Not protected: the time of day."
+    )
+
+
+@pytest.mark.parametrize("neighbours", get_args(Neighbours))
+def test_removal_alone_implies_no_other_relation(neighbours: Neighbours) -> None:
+    with pytest.raises(ValueError, match="does not imply"):
+        replace(PROMISE, neighbours="remove").under(neighbours)
+
+
+@pytest.mark.parametrize("guarantee", [PROMISE, NONE], ids=["private", "not"])
+def test_a_record_read_back_is_the_guarantee(guarantee: Guarantee) -> None:
+    assert Guarantee.from_json(json.loads(json.dumps(guarantee.to_json()))) == guarantee

@@ -16,6 +16,7 @@ import opendp.prelude as dp
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from keyed import keyed
 from scipy.stats import chi2, norm
 
 from searchveil.privacy.noise import (
@@ -81,7 +82,7 @@ def agrees(draws: Integers, probability: Probability) -> bool:
 
 
 def test_the_chi_square_test_sees_a_scale_that_is_four_percent_off() -> None:
-    draws = DiscreteLaplace(5.0).sample(200_000, Source(b"power"))
+    draws = DiscreteLaplace(5.0).sample(200_000, keyed(b"power"))
     assert agrees(draws, laplace(5.0))
     assert not agrees(draws, laplace(5.2))
     assert not agrees(draws + 1, laplace(5.0))
@@ -89,28 +90,28 @@ def test_the_chi_square_test_sees_a_scale_that_is_four_percent_off() -> None:
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_discrete_laplace_has_its_distribution(scale: float) -> None:
-    assert agrees(DiscreteLaplace(scale).sample(400_000, Source(b"laplace %g" % scale)), laplace(scale))
+    assert agrees(DiscreteLaplace(scale).sample(400_000, keyed(b"laplace %g" % scale)), laplace(scale))
 
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_geometric_has_its_distribution(scale: float) -> None:
-    assert agrees(Geometric(scale).sample(400_000, Source(b"geometric %g" % scale)), geometric(scale))
+    assert agrees(Geometric(scale).sample(400_000, keyed(b"geometric %g" % scale)), geometric(scale))
 
 
 @pytest.mark.parametrize("sigma", [0.35, *SCALES[1:]])
 def test_discrete_gaussian_has_its_distribution(sigma: float) -> None:
-    assert agrees(DiscreteGaussian(sigma).sample(400_000, Source(b"gaussian %g" % sigma)), gaussian(sigma))
+    assert agrees(DiscreteGaussian(sigma).sample(400_000, keyed(b"gaussian %g" % sigma)), gaussian(sigma))
 
 
 @pytest.mark.parametrize("mean", [0.01, 0.5, 1.0, 7.3, 60.0])
 def test_poisson_has_its_distribution(mean: float) -> None:
-    assert agrees(Poisson(mean).sample(400_000, Source(b"poisson %g" % mean)), poisson(mean))
+    assert agrees(Poisson(mean).sample(400_000, keyed(b"poisson %g" % mean)), poisson(mean))
 
 
 @pytest.mark.parametrize("scale", SCALES)
 def test_discrete_laplace_is_unbiased_with_its_variance(scale: float) -> None:
     n = 400_000
-    draws = DiscreteLaplace(scale).sample(n, Source(b"moments %g" % scale)).astype(float)
+    draws = DiscreteLaplace(scale).sample(n, keyed(b"moments %g" % scale)).astype(float)
     p = exp(-1 / scale)
     variance = 2 * p / (1 - p) ** 2
     far = float(norm.isf(FALSE_ALARM / 2))
@@ -138,7 +139,7 @@ def test_short_words_give_the_same_distribution_because_more_bits_decide(
 ) -> None:
     """With few bits nearly every draw is undecided at first: the path that 64 bits take once in 10^17 draws."""
     table = _Table(distribution, word_bits)
-    assert agrees(table.draw(6_000, Source(b"short words %d" % word_bits)), probability)
+    assert agrees(table.draw(6_000, keyed(b"short words %d" % word_bits)), probability)
 
 
 def test_with_short_words_the_closer_look_does_decide_most_draws(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -151,23 +152,23 @@ def test_with_short_words_the_closer_look_does_decide_most_draws(monkeypatch: py
         return closely(self, word, source)
 
     monkeypatch.setattr(_Table, "_decide", counted)
-    _Table(DiscreteLaplace(3.0), 3).draw(1_000, Source(b"looks"))
+    _Table(DiscreteLaplace(3.0), 3).draw(1_000, keyed(b"looks"))
     assert looks > 900
     looks = 0
-    _Table(DiscreteLaplace(3.0), 64).draw(100_000, Source(b"looks"))
+    _Table(DiscreteLaplace(3.0), 64).draw(100_000, keyed(b"looks"))
     assert looks == 0
 
 
 def test_draws_in_several_batches_are_one_stream() -> None:
-    many = DiscreteLaplace(2.0).sample((1 << 20) + 1_000, Source(b"batches"))
+    many = DiscreteLaplace(2.0).sample((1 << 20) + 1_000, keyed(b"batches"))
     assert len(many) == (1 << 20) + 1_000
     assert many.dtype == np.int64
     assert agrees(many, laplace(2.0))
-    assert list(many[:100]) == list(DiscreteLaplace(2.0).sample(100, Source(b"batches")))
+    assert list(many[:100]) == list(DiscreteLaplace(2.0).sample(100, keyed(b"batches")))
 
 
 def test_no_draws_are_no_draws() -> None:
-    assert len(DiscreteLaplace(2.0).sample(0, Source(b"none"))) == 0
+    assert len(DiscreteLaplace(2.0).sample(0, keyed(b"none"))) == 0
 
 
 @pytest.mark.parametrize("scale", [0.7, 4.0, 30.0])
@@ -177,7 +178,7 @@ def test_opendps_exact_sampler_and_ours_draw_alike(scale: float) -> None:
     dp.enable_features("contrib")
     space = dp.vector_domain(dp.atom_domain(T="i64")), dp.l1_distance(T="i64")
     theirs = np.array(dp.m.make_laplace(*space, scale=scale)([0] * n), dtype=np.int64)
-    ours = DiscreteLaplace(scale).sample(n, Source(b"opendp %g" % scale))
+    ours = DiscreteLaplace(scale).sample(n, keyed(b"opendp %g" % scale))
     p = exp(-1 / scale)
     edges = sorted({floor(-scale * log(share * (1 + p))) for share in np.linspace(0.02, 0.5, 12)})
     cuts = np.array([-edge for edge in reversed(edges)] + [edge + 1 for edge in edges]) - 0.5
@@ -268,7 +269,7 @@ def test_the_bounds_of_the_tail_hold(scale: float, t: int, bits: int) -> None:
 
 def test_the_excess_over_any_threshold_is_geometric_of_the_same_scale() -> None:
     assert DiscreteLaplace(7.5).excess == Geometric(7.5)
-    draws = DiscreteLaplace(3.0).sample(400_000, Source(b"no memory"))
+    draws = DiscreteLaplace(3.0).sample(400_000, keyed(b"no memory"))
     for t in (0, 4):
         assert agrees(draws[draws >= t] - t, geometric(3.0))
 
@@ -301,7 +302,7 @@ def binomial_probability(n: int, q: Fraction) -> Probability:
 @pytest.mark.parametrize("n", [1, 2, 7, 70])
 @pytest.mark.parametrize("q", [Fraction(1, 3), Fraction(1, 50), Fraction(99, 100), Fraction(1, 2), Fraction(5, 8)])
 def test_binomial_has_its_distribution(n: int, q: Fraction) -> None:
-    source = Source(b"binomial %d" % n)
+    source = keyed(b"binomial %d" % n)
     draws = np.array([binomial(n, of(q), source) for _ in range(4_000)])
     assert agrees(draws, binomial_probability(n, q))
 
@@ -321,7 +322,7 @@ def test_binomial_has_its_distribution(n: int, q: Fraction) -> None:
 def test_binomial_asks_again_where_the_bounds_straddle_a_digit(probability: Callable[[int], tuple[int, int]]) -> None:
     low, high = probability(4096)
     q = Fraction(low + high, 2 * 2**4096)
-    source = Source(b"straddling")
+    source = keyed(b"straddling")
     draws = np.array([binomial(5, probability, source) for _ in range(4_000)])
     assert agrees(draws, binomial_probability(5, q))
 
@@ -336,7 +337,7 @@ def test_the_digits_beyond_a_straddled_one_decide_rightly() -> None:
         """Every event draws the bits of 1/2 exactly: 1, 0, 0, 0, …"""
 
         def __init__(self) -> None:
-            super().__init__(b"unused")
+            super().__init__()
             self.asked = 0
 
         def ones(self, n: int) -> int:
@@ -350,13 +351,13 @@ def test_the_digits_beyond_a_straddled_one_decide_rightly() -> None:
 
 
 def test_binomial_of_nothing_or_of_the_impossible_is_nothing() -> None:
-    assert binomial(0, of(Fraction(1, 2)), Source(b"n")) == 0
-    assert binomial(1_000_000, of(Fraction(1, 2**120)), Source(b"n")) == 0
+    assert binomial(0, of(Fraction(1, 2)), keyed(b"n")) == 0
+    assert binomial(1_000_000, of(Fraction(1, 2**120)), keyed(b"n")) == 0
 
 
 def test_binomial_of_a_million_rare_events_has_the_right_mean() -> None:
     q = Fraction(1, 1000)
-    source = Source(b"million")
+    source = keyed(b"million")
     draws = np.array([binomial(1_000_000, of(q), source) for _ in range(50)])
     standard_error = sqrt(1_000_000 * float(q * (1 - q)) / len(draws))
     assert abs(draws.mean() - 1000) < float(norm.isf(FALSE_ALARM / 2)) * standard_error
@@ -367,7 +368,7 @@ def test_binomial_of_a_million_rare_events_has_the_right_mean() -> None:
 
 @pytest.mark.parametrize("n", [1, 2, 63, 64, 65, 130])
 def test_ones_counts_fair_coins(n: int) -> None:
-    source = Source(b"ones %d" % n)
+    source = keyed(b"ones %d" % n)
     draws = np.array([source.ones(n) for _ in range(4_000)])
     assert agrees(draws, binomial_probability(n, Fraction(1, 2)))
 
@@ -375,21 +376,21 @@ def test_ones_counts_fair_coins(n: int) -> None:
 def test_ones_of_many_coins_in_several_batches() -> None:
     n = 64 * (1 << 20) + 5
     far = float(norm.isf(FALSE_ALARM / 2))
-    assert abs(Source(b"batches").ones(n) - n / 2) < far * sqrt(n) / 2
-    assert Source(b"none").ones(0) == 0
+    assert abs(keyed(b"batches").ones(n) - n / 2) < far * sqrt(n) / 2
+    assert keyed(b"none").ones(0) == 0
 
 
 @given(n=st.integers(1, 700))
 @settings(deadline=None)
 def test_bits_are_within_their_length(n: int) -> None:
-    source = Source(b"bits")
+    source = keyed(b"bits")
     drawn = [source.bits(n) for _ in range(20)]
     assert all(0 <= value < 1 << n for value in drawn)
     assert n < 60 or max(value.bit_length() for value in drawn) > n - 20
 
 
 def test_bits_and_words_are_uniform() -> None:
-    source = Source(b"uniform")
+    source = keyed(b"uniform")
     assert agrees(np.array([source.bits(3) for _ in range(8_000)]), lambda v: 1 / 8 if 0 <= v < 8 else 0.0)
     words = source.words(50_000)
     for shift in (0, 30, 61):
@@ -400,7 +401,7 @@ def test_bits_and_words_are_uniform() -> None:
 @pytest.mark.parametrize("end", [1, 2, 3, 7, 1000, 2**33 + 5, 3 << 61])
 def test_integers_below_an_end_are_uniform(end: int) -> None:
     """In eight equal parts where there are as many; three times 2^61 makes a third of the words be drawn again."""
-    drawn = Source(b"below %d" % end).below(np.full(80_000, end, np.int64))
+    drawn = keyed(b"below %d" % end).below(np.full(80_000, end, np.int64))
     assert drawn.min() >= 0
     assert drawn.max() < end
     parts = min(end, 8)
@@ -411,7 +412,7 @@ def test_integers_below_an_end_are_uniform(end: int) -> None:
 
 
 def test_orders_are_uniform_permutations() -> None:
-    source = Source(b"order")
+    source = keyed(b"order")
     places = {order: i for i, order in enumerate(permutations(range(3)))}
     drawn = np.array([places[tuple(source.order(3).tolist())] for _ in range(12_000)])
     assert agrees(drawn, lambda i: 1 / 6 if 0 <= i < 6 else 0.0)
@@ -420,7 +421,7 @@ def test_orders_are_uniform_permutations() -> None:
 
 def test_arrivals_are_independent_poisson_counts() -> None:
     """Each place has its distribution, and two places together theirs."""
-    source, unit = Source(b"arrivals"), 2**32
+    source, unit = keyed(b"arrivals"), 2**32
     weights = np.array([unit // 2, 0, 3 * unit, unit // 4 + 1])
     counts = np.array([np.bincount(poisson_arrivals(weights, unit, source), minlength=4) for _ in range(20_000)])
     assert not counts[:, 1].any()
@@ -432,7 +433,7 @@ def test_arrivals_are_independent_poisson_counts() -> None:
 
 
 def test_seeds_and_keys_have_their_size() -> None:
-    source = Source(b"sizes")
+    source = keyed(b"sizes")
     assert all(0 <= source.seed() < 1 << 63 for _ in range(100))
     keys = {source.key() for _ in range(100)}
     assert len(keys) == 100
@@ -440,14 +441,14 @@ def test_seeds_and_keys_have_their_size() -> None:
 
 
 def test_a_key_fixes_the_stream_and_no_key_means_a_fresh_one() -> None:
-    assert list(Source(b"same").words(8)) == list(Source(b"same").words(8))
-    assert list(Source(b"one").words(8)) != list(Source(b"two").words(8))
+    assert list(keyed(b"same").words(8)) == list(keyed(b"same").words(8))
+    assert list(keyed(b"one").words(8)) != list(keyed(b"two").words(8))
     assert list(Source().words(8)) != list(Source().words(8))
 
 
 def test_a_source_goes_on_and_never_repeats() -> None:
-    source = Source(b"on")
-    together = list(Source(b"on").words(20))
+    source = keyed(b"on")
+    together = list(keyed(b"on").words(20))
     assert list(source.words(12)) + list(source.words(8)) == together
     assert len(set(together)) == 20
 
@@ -455,7 +456,7 @@ def test_a_source_goes_on_and_never_repeats() -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="this system has no fork")
 def test_a_source_refuses_to_cross_a_fork() -> None:
     """The child would draw the parent's noise again: with both outputs at hand, the noise cancels."""
-    source = Source(b"fork")
+    source = keyed(b"fork")
     source.words(1)
     answer, question = os.pipe()
     child = os.fork()
@@ -472,3 +473,9 @@ def test_a_source_refuses_to_cross_a_fork() -> None:
     with os.fdopen(answer, "rb") as said:
         assert b"must not cross a fork" in said.read()
     source.words(1)
+
+
+@pytest.mark.parametrize("key", [b"", b"short", bytes(31), bytes(33)])
+def test_a_key_that_is_easy_to_guess_is_refused(key: bytes) -> None:
+    with pytest.raises(ValueError, match=f"32 bytes, not {len(key)}"):
+        Source(key)

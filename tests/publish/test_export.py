@@ -1,6 +1,7 @@
 """A release's clicks as a graph and in the layout of ORCAS."""
 
 import csv
+import json
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,8 @@ from searchveil.errors import InputError
 from searchveil.publish.export import export_release
 from searchveil.publish.mechanism import Release
 from searchveil.publish.safelog_click import SafeLogClick
+from searchveil.publish.sampling import Sampling
+from searchveil.publish.zealous import Zealous
 
 QUERIES = pa.table({"query": ["weather", "news", "alone"], "count": [90, 80, 70]})
 CLICKS = pa.table(
@@ -39,7 +42,8 @@ def lines_of(file: Path) -> list[list[str]]:
 def test_a_click_graph_has_every_click_and_transition_as_an_edge_between_nodes(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, data=QUERIES, clicks=CLICKS, transitions=TRANSITIONS)
     rows = export_release(folder, tmp_path / "graph", "click-graph")
-    assert {path.name for path in (tmp_path / "graph").iterdir()} == {"nodes.tsv", "edges.tsv"} == set(rows)
+    assert {path.name for path in (tmp_path / "graph").iterdir()} == {"guarantee.json", *rows}
+    assert set(rows) == {"nodes.tsv", "edges.tsv"}
     (names, *nodes), (edge_names, *edges) = (lines_of(tmp_path / "graph" / f"{n}.tsv") for n in ("nodes", "edges"))
     assert (names, edge_names) == (["id", "kind", "text"], ["source", "target", "kind", "count"])
     assert (len(nodes), len(edges)) == (rows["nodes.tsv"], rows["edges.tsv"]) == (7, 6)
@@ -120,3 +124,35 @@ def test_a_folder_that_is_no_release_or_cannot_be_made_is_named(tmp_path: Path) 
     folder = folder_of(tmp_path, data=QUERIES, clicks=CLICKS)
     with pytest.raises(InputError, match="cannot be written"):
         export_release(folder, tmp_path / "missing" / "out", "orcas")
+
+
+@pytest.mark.parametrize("layout", ["click-graph", "orcas"])
+@pytest.mark.parametrize(
+    ("plan", "notion"),
+    [
+        (SafeLogClick(epsilon=1, delta=1e-6).plan(), "approximate"),
+        (
+            Zealous(1, 1e-6, item="click", notion="probabilistic").plan(500),
+            "approximate",
+        ),  # not closed: what it implies
+        (Sampling(delta=0.5).plan(), "sampling-step"),
+    ],
+    ids=["approximate", "probabilistic", "sampling"],
+)
+def test_the_guarantee_goes_along_as_far_as_it_holds(tmp_path: Path, layout: str, plan: Any, notion: str) -> None:
+    folder = Release({"data": CLICKS}, plan).write(tmp_path / "release")
+    export_release(folder, tmp_path / "out", layout)
+    record = json.loads((tmp_path / "out" / "guarantee.json").read_text())
+    assert record["guarantee"] == {**plan.guarantee.to_json(), "notion": notion}
+    assert (record["method"], record["exported_as"]) == (plan.method, layout)
+
+
+@pytest.mark.parametrize("record", [None, "{", "{}", "[]", '{"guarantee": {"notion": "approximate"}}'])
+def test_nothing_is_exported_without_a_guarantee(tmp_path: Path, record: str | None) -> None:
+    folder = folder_of(tmp_path, data=CLICKS)
+    (folder / "guarantee.json").unlink()
+    if record is not None:
+        (folder / "guarantee.json").write_text(record)
+    with pytest.raises(InputError, match=r"no readable guarantee\.json"):
+        export_release(folder, tmp_path / "out", "orcas")
+    assert not (tmp_path / "out").exists()

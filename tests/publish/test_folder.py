@@ -434,3 +434,45 @@ def test_a_written_release_is_noted_in_the_ledger(tmp_path: Path) -> None:
     (entry,) = ledger.spent().entries
     assert (entry.status, entry.out) == ("written", str(out))
     assert "ledger" in (out / "deployment.yaml").read_text()
+
+
+def test_the_card_rounds_what_it_promises_upwards(tmp_path: Path) -> None:
+    """e^0.7 = 2.0137…, 1/(1 + e^-0.7) = 66.818… %."""
+    promise = Guarantee("approximate", 0.7, 0.00030439473, "docs")
+    text = (write_folder(release(guarantee=promise), tmp_path / "out") / "README.md").read_text()
+    assert "by a factor of at most 2.02, up to a difference of 0.000305." in text
+    assert "with a probability of 0.000305" in text
+    assert "more than 66.82 % sure" in text
+    assert "(0.7, 0.000304395)-differentially private" in text
+
+
+@pytest.mark.parametrize("epsilon", [800.0, 1e9])
+def test_a_factor_without_a_float_is_called_infinite(tmp_path: Path, epsilon: float) -> None:
+    promise = Guarantee("approximate", epsilon, 0.0, "docs")
+    text = (write_folder(release(guarantee=promise), tmp_path / "out") / "README.md").read_text()
+    assert "by a factor of at most inf." in text
+    assert "more than 100 % sure" in text
+
+
+def test_all_cards_name_the_unit(tmp_path: Path) -> None:
+    promise = Guarantee("approximate", 1.0, 1e-6, "docs", unit="session")
+    out = write_folder(release(guarantee=promise), tmp_path / "out")
+    for name in ("README.md", "croissant.json", "deployment.yaml"):
+        assert "removing one session's whole history" in " ".join((out / name).read_text().split()), name
+    text = " ".join((out / "README.md").read_text().split())
+    assert "a person with several sessions is several of them, and not protected as one" in text
+    assert "user" not in text.split("## What is promised")[1].split("### Taken as public")[0]
+
+
+def test_a_promise_under_a_condition_is_none_on_the_cards(tmp_path: Path) -> None:
+    promise = Guarantee(
+        "conditional", 1.0, 1e-6, "docs", unprotected=("the filter",), caveats=("Given the filter, ….",)
+    )
+    out = write_folder(release(guarantee=promise), tmp_path / "out")
+    text = (out / "README.md").read_text()
+    assert "**This data set is NOT differentially private.** Given the filter, …." in text
+    assert "factor of at most" not in text
+    loss = yaml.safe_load((out / "deployment.yaml").read_text())["deployment"]
+    assert loss["dp_variant"]["variant_name"].startswith("None")
+    assert loss["privacy_loss"]["privacy_parameters"] == {}
+    assert json.loads((out / "croissant.json").read_text())["description"].count("NOT") == 1

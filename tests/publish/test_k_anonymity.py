@@ -9,11 +9,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from keyed import keyed
 
 from searchveil.engine import Engine
 from searchveil.errors import InputError
 from searchveil.log import SearchLog
-from searchveil.privacy.noise import Source
 from searchveil.progress import silent
 from searchveil.publish.k_anonymity import KAnonymity
 from searchveil.publish.k_keyword import LONGEST_PREFIX, KKeyword
@@ -66,7 +66,7 @@ def log_of(engine: Engine, rows: list[Row], *, times: bool = True) -> SearchLog:
 
 def published(mechanism: Mechanism, log: SearchLog, key: bytes = b"test") -> list[dict[str, Any]]:
     """The published rows; straight from `publish`, because a release of fewer than two users is refused."""
-    (table,) = mechanism.publish(log, mechanism.plan(log), Source(key), silent).values()
+    (table,) = mechanism.publish(log, mechanism.plan(log), keyed(key), silent).values()
     return table.to_pylist()
 
 

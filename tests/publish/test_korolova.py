@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from keyed import keyed
 
 from searchveil.engine import Engine
 from searchveil.engine.histogram import count_users
 from searchveil.errors import InputError
 from searchveil.log import SearchLog
-from searchveil.privacy.noise import Source
 from searchveil.publish.korolova import Korolova
 
 CANDIDATES = pa.table(
@@ -51,7 +51,7 @@ def crowd(users: int) -> list[tuple[str, str, int, str | None]]:
 def test_the_shared_query_is_released_and_nobodys_own(engine: Engine, variant: Any) -> None:
     users = 600
     korolova = Korolova(6, 1e-9, queries_per_user=2, variant=variant)
-    release = korolova.release(log_of(engine, crowd(users)), source=Source(b"shared"))
+    release = korolova.release(log_of(engine, crowd(users)), source=keyed(b"shared"))
     (row,) = release.table.to_pylist()
     assert row["query"] == "weather"
     assert abs(row["count"] - users) < 25 * release.plan.parameters["noise_scale"]
@@ -61,7 +61,7 @@ def test_occurrences_count_each_time_and_users_once(engine: Engine) -> None:
     rows = [(f"u{u}", "again", second, None) for u in range(100) for second in range(3)]
     counts = {
         counting: Korolova(20, 1e-3, queries_per_user=3, counting=counting)
-        .release(log_of(engine, rows), source=Source(b"times"))
+        .release(log_of(engine, rows), source=keyed(b"times"))
         .table.to_pylist()[0]["count"]
         for counting in ("occurrences", "users")
     }
@@ -71,7 +71,7 @@ def test_occurrences_count_each_time_and_users_once(engine: Engine) -> None:
 
 def test_only_the_first_queries_of_a_user_count(duckdb_engine: Engine) -> None:
     rows = [(f"u{u}", query, second, None) for u in range(100) for second, query in enumerate(["a", "b", "c", "d"])]
-    release = Korolova(20, 1e-3, queries_per_user=2).release(log_of(duckdb_engine, reversed(rows)), source=Source(b"2"))
+    release = Korolova(20, 1e-3, queries_per_user=2).release(log_of(duckdb_engine, reversed(rows)), source=keyed(b"2"))
     assert {row["query"] for row in release.table.to_pylist()} == {"a", "b"}
 
 
@@ -93,7 +93,7 @@ def test_one_user_changes_the_counts_by_at_most_what_is_allowed(
     gone = rows[0][0]
 
     def counts(of: list[tuple[str, str, int, str | None]]) -> dict[str, int]:
-        kept = korolova._kept_queries(log_of(duckdb_engine, of), Source(b"one seed"))
+        kept = korolova._kept_queries(log_of(duckdb_engine, of), keyed(b"one seed"))
         return {r["query"]: r["count"] for r in duckdb_engine.fetch(count_users(kept, ["query"])).to_pylist()}
 
     full, less = counts(rows), counts([row for row in rows if row[0] != gone])
@@ -109,7 +109,7 @@ def test_one_user_changes_the_counts_by_at_most_what_is_allowed(
 def test_clicks_are_counted_for_public_urls_of_published_queries_only(engine: Engine) -> None:
     users = 400
     korolova = Korolova(12, 1e-6, queries_per_user=2, clicks_per_user=2, candidates=CANDIDATES)
-    release = korolova.release(log_of(engine, crowd(users)), source=Source(b"clicks"))
+    release = korolova.release(log_of(engine, crowd(users)), source=keyed(b"clicks"))
     assert release.tables["data"]["query"].to_pylist() == ["weather"]
     clicks = {(row["query"], row["url"]): row["count"] for row in release.tables["clicks"].to_pylist()}
     assert set(clicks) <= {("weather", "sun.example"), ("weather", "rain.example")}, "no url of a user's own"
@@ -120,7 +120,7 @@ def test_clicks_are_counted_for_public_urls_of_published_queries_only(engine: En
 def test_one_user_clicks_no_more_than_allowed(duckdb_engine: Engine) -> None:
     rows = crowd(200) + [("u0", "weather", second, "rain.example") for second in range(500)]
     korolova = Korolova(12, 1e-6, queries_per_user=2, clicks_per_user=3, candidates=CANDIDATES)
-    release = korolova.release(log_of(duckdb_engine, rows), source=Source(b"busy"))
+    release = korolova.release(log_of(duckdb_engine, rows), source=keyed(b"busy"))
     clicks = {row["url"]: row["count"] for row in release.tables["clicks"].to_pylist()}
     assert abs(clicks["sun.example"] - 200) < 20
     assert clicks.get("rain.example", 0) < 20, "500 clicks of one user count for at most 3"
@@ -131,7 +131,7 @@ def test_candidates_that_nobody_clicked_get_noise_too(duckdb_engine: Engine) -> 
     urls = [f"url{i}.example" for i in range(400)]
     candidates = pa.table({"query": ["weather"] * len(urls), "url": urls})
     korolova = Korolova(4, 1e-3, queries_per_user=1, clicks_per_user=1, candidates=candidates)
-    release = korolova.release(log_of(duckdb_engine, crowd(200)), source=Source(b"unclicked"))
+    release = korolova.release(log_of(duckdb_engine, crowd(200)), source=keyed(b"unclicked"))
     p = float(pow(2.718281828459045, -1 / release.plan.parameters["click_scale"]))
     positive = p / (1 + p)
     spread = (400 * positive * (1 - positive)) ** 0.5
@@ -220,7 +220,7 @@ def test_a_log_without_times_has_no_first_queries(duckdb_engine: Engine) -> None
     log = SearchLog(duckdb_engine.load(pa.table({"user": ["u", "v"], "query": ["a", "b"]})), duckdb_engine)
     with pytest.raises(InputError, match="no time, which counting a user's first queries"):
         Korolova(1, 1e-6).release(log)
-    assert Korolova(1, 1e-6, counting="users").release(log, source=Source(b"t")).table.num_rows == 0
+    assert Korolova(1, 1e-6, counting="users").release(log, source=keyed(b"t")).table.num_rows == 0
 
 
 def test_a_log_of_one_user_or_of_nobody_is_refused(engine: Engine) -> None:

@@ -7,12 +7,12 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
+from keyed import keyed
 
 from searchveil.engine import Engine, open_engine
 from searchveil.log import SearchLog
 from searchveil.log.demo import planted_personal_queries, write_demo
 from searchveil.log.read import read_log
-from searchveil.privacy.noise import Source
 from searchveil.progress import silent
 from searchveil.publish.korolova import Korolova
 from searchveil.publish.mechanism import Mechanism
@@ -73,7 +73,7 @@ def planted(log: SearchLog) -> Planted:
 def test_planted_queries_stay_in(log: SearchLog, planted: Planted, name: str) -> None:
     published = 0
     for number in range(RELEASES // len(MECHANISMS)):
-        release = MECHANISMS[name].release(log, source=Source(f"{name} {number}".encode()))
+        release = MECHANISMS[name].release(log, source=keyed(f"{name} {number}".encode()))
         for table in release.tables.values():
             assert planted.found_in(table) == set()
             published += table.num_rows
@@ -87,7 +87,7 @@ def test_there_are_two_hundred_releases() -> None:
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_without_the_threshold_planted_queries_would_come_out(log: SearchLog, planted: Planted, name: str) -> None:
     """The control: the same mechanism with the threshold 1, which nobody can ask for."""
-    mechanism, source = MECHANISMS[name], Source(name.encode())
+    mechanism, source = MECHANISMS[name], keyed(name.encode())
     plan = mechanism.prepare(mechanism.plan(log), source)
     careless = replace(plan, parameters={**plan.parameters, "first_threshold": 1, "second_threshold": 1})
     tables = mechanism.publish(log, careless, source, silent)

@@ -18,14 +18,14 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from keyed import keyed
 
 from searchveil.engine import Engine
-from searchveil.errors import InputError
+from searchveil.errors import BudgetRefused, InputError
 from searchveil.items.pool import QueryPool
 from searchveil.log import SearchLog
 from searchveil.log.normalize import USUAL
 from searchveil.privacy.ledger import Ledger
-from searchveil.privacy.noise import Source
 from searchveil.progress import silent
 from searchveil.publish import safelog_click
 from searchveil.publish.safelog_click import SafeLogClick
@@ -326,7 +326,7 @@ def counts_of(
     mechanism: SafeLogClick, engine: Engine, rows: list[Row], published: Iterable[str]
 ) -> dict[tuple[str, ...], Counts]:
     with counted(engine, published) as seen:
-        mechanism.publish(log_of(engine, rows), mechanism.plan(), Source(b"unused"), silent)
+        mechanism.publish(log_of(engine, rows), mechanism.plan(), keyed(b"unused"), silent)
     return seen
 
 
@@ -402,6 +402,21 @@ def test_the_frequency_filter_is_off_unless_asked_for_and_then_named_unprotected
     assert "fewer than 5" in named
 
 
+def test_with_the_frequency_filter_nothing_is_sold_as_private(duckdb_engine: Engine, tmp_path: Path) -> None:
+    """One user moves everybody's counts (above): the promise holds given the filter's outcome, and no ledger pays."""
+    filtered = SafeLogClick(noise_scale=7, threshold=60, clicks_per_user=0, at_least=5)
+    guarantee = filtered.plan().guarantee
+    assert (guarantee.notion, guarantee.is_private) == ("conditional", False)
+    assert str(guarantee).startswith(
+        "This release is NOT differentially private. Given the outcome of the frequency filter, what follows it is "
+        "(0.428572, 0.000304395)-differentially private"
+    )
+    ledger = Ledger.open(tmp_path / "account", budget_epsilon=10, budget_delta=1e-3)
+    with pytest.raises(BudgetRefused, match="without differential privacy"):
+        filtered.release(log_of(duckdb_engine, crowd(3)), ledger=ledger)
+    assert SafeLogClick(noise_scale=7, threshold=60, clicks_per_user=0).plan().guarantee.is_private
+
+
 def test_personal_rows_take_no_place_among_the_first(duckdb_engine: Engine) -> None:
     rows: list[Row] = [
         (user, query, minute, None)
@@ -451,7 +466,7 @@ def test_candidate_transitions_meet_the_log_in_normal_form_on_both_ends(duckdb_e
         epsilon=30, delta=1e-6, clicks_per_user=0, transitions=True,
         transition_candidates=pa.table({"query": ["Weather "], "next": ["News"]}),
     )  # fmt: skip
-    tables = mechanism.release(log_of(duckdb_engine, rows), source=Source(b"ends")).tables
+    tables = mechanism.release(log_of(duckdb_engine, rows), source=keyed(b"ends")).tables
     found = {(row["query"], row["next"]): row["count"] for row in tables["transitions"].to_pylist()}
     assert abs(found.get(("weather", "news"), 0) - 300) < 10
 
@@ -462,7 +477,7 @@ def test_candidates_that_are_numbers_are_texts(duckdb_engine: Engine) -> None:
         epsilon=30, delta=1e-6, candidates=pa.table({"query": [911, 411], "url": ["help.example", "info.example"]})
     )
     rows: list[Row] = [(f"u{u}", "911", 0, "help.example") for u in range(300)]
-    tables = mechanism.release(log_of(duckdb_engine, rows), source=Source(b"numbers")).tables
+    tables = mechanism.release(log_of(duckdb_engine, rows), source=keyed(b"numbers")).tables
     found = {(row["query"], row["url"]): row["count"] for row in tables["clicks"].to_pylist()}
     assert abs(found["911", "help.example"] - 300) < 10
 
@@ -476,7 +491,7 @@ def everything(**more: Any) -> SafeLogClick:
 
 def test_the_tables_of_a_release(duckdb_engine: Engine) -> None:
     users = 300
-    tables = everything().release(log_of(duckdb_engine, crowd(users)), source=Source(b"tables")).tables
+    tables = everything().release(log_of(duckdb_engine, crowd(users)), source=keyed(b"tables")).tables
     assert list(tables) == ["data", "clicks", "transitions"]
     for name, columns in (("data", ["query"]), ("clicks", ["query", "url"]), ("transitions", ["query", "next"])):
         assert tables[name].column_names == [*columns, "count"]
@@ -497,7 +512,7 @@ def test_the_tables_of_a_release(duckdb_engine: Engine) -> None:
 def test_clicks_and_transitions_over_candidates(duckdb_engine: Engine) -> None:
     users = 300
     mechanism = everything(candidates=CLICK_CANDIDATES, transition_candidates=NEXT_CANDIDATES)
-    tables = mechanism.release(log_of(duckdb_engine, crowd(users)), source=Source(b"candidates")).tables
+    tables = mechanism.release(log_of(duckdb_engine, crowd(users)), source=keyed(b"candidates")).tables
     clicks = {(row["query"], row["url"]): row["count"] for row in tables["clicks"].to_pylist()}
     assert abs(clicks["weather", "sun.example"] - users) < 10
     assert set(clicks) <= {("weather", "sun.example"), ("weather", "rain.example")}
@@ -512,7 +527,7 @@ def test_fresh_counts_may_fall_below_the_threshold(duckdb_engine: Engine) -> Non
     counts = {}
     for fresh in (False, True):
         mechanism = SafeLogClick(**same, fresh_counts=fresh)
-        table = mechanism.release(log_of(duckdb_engine, rows), source=Source(b"fresh")).table
+        table = mechanism.release(log_of(duckdb_engine, rows), source=keyed(b"fresh")).table
         counts[fresh] = [row["count"] for row in table.to_pylist()]
     assert min(counts[False]) >= 12
     assert min(counts[True]) < 12
@@ -522,17 +537,17 @@ def test_one_key_gives_one_release_on_every_engine(engine: Engine, duckdb_engine
     """Which queries survive, in what order, with what noise: all from the source, nothing from the engine."""
     rows = crowd(60) + [(f"w{u}", f"rare {u % 25}", 0, None) for u in range(200)]
     mechanism = SafeLogClick(noise_scale=2, threshold=7, transitions=True, personal=True)
-    release = mechanism.release(log_of(engine, rows), source=Source(b"key"))
-    again = mechanism.release(log_of(duckdb_engine, rows[::-1]), source=Source(b"key"))
+    release = mechanism.release(log_of(engine, rows), source=keyed(b"key"))
+    again = mechanism.release(log_of(duckdb_engine, rows[::-1]), source=keyed(b"key"))
     assert release.tables == again.tables
     assert 3 < release.table.num_rows < 60, "some by chance, not all"
-    other = mechanism.release(log_of(duckdb_engine, rows), source=Source(b"another"))
+    other = mechanism.release(log_of(duckdb_engine, rows), source=keyed(b"another"))
     assert release.tables != other.tables
 
 
 def test_the_default_filter_on_every_engine(engine: Engine) -> None:
     rows = [*crowd(60), *((f"u{u}", "jane@mail.example", -1, None) for u in range(60))]
-    release = SafeLogClick(epsilon=40, delta=1e-3).release(log_of(engine, rows), source=Source(b"filter"))
+    release = SafeLogClick(epsilon=40, delta=1e-3).release(log_of(engine, rows), source=keyed(b"filter"))
     assert set(release.table["query"].to_pylist()) == {"weather", "news"}
 
 
@@ -632,5 +647,5 @@ def test_what_a_log_lacks_is_named_and_nothing_is_charged(duckdb_engine: Engine,
         with pytest.raises(InputError, match=message):
             mechanism.release(log, ledger=ledger)
     assert list(ledger.spent().entries) == []
-    SafeLogClick(epsilon=1, delta=1e-6, clicks_per_user=0).release(no_url, ledger=ledger, source=Source(b"paid"))
+    SafeLogClick(epsilon=1, delta=1e-6, clicks_per_user=0).release(no_url, ledger=ledger, source=keyed(b"paid"))
     assert len(ledger.spent().entries) == 1

@@ -16,13 +16,13 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from keyed import keyed
 
 from searchveil.engine import Engine
 from searchveil.errors import InputError
 from searchveil.items.session import as_lists
 from searchveil.log import SearchLog
 from searchveil.privacy.ledger import Ledger
-from searchveil.privacy.noise import Source
 from searchveil.progress import silent
 from searchveil.publish import safelog_session
 from searchveil.publish.safelog_session import SafeLogSession
@@ -203,7 +203,7 @@ def counts_of(mechanism: SafeLogSession, engine: Engine, rows: list[Row]) -> lis
         return table
 
     with patch.object(safelog_session, "survivors", note):
-        mechanism.publish(log_of(engine, rows), mechanism.plan(), Source(b"unused"), silent)
+        mechanism.publish(log_of(engine, rows), mechanism.plan(), keyed(b"unused"), silent)
     return seen
 
 
@@ -338,7 +338,7 @@ def crowd(users: int) -> list[Row]:
 def test_the_tables_of_a_release(duckdb_engine: Engine, variant: Any) -> None:
     users = 400
     mechanism = SafeLogSession(epsilon=30, delta=1e-6, clicks_per_user=2, variant=variant)
-    release = mechanism.release(log_of(duckdb_engine, crowd(users)), source=Source(b"tables"))
+    release = mechanism.release(log_of(duckdb_engine, crowd(users)), source=keyed(b"tables"))
     assert list(release.tables) == ["data", "clicks"]
     assert [(field.name, str(field.type)) for field in release.table.schema] == [
         ("session", str(pa.list_(pa.string()))),
@@ -356,7 +356,7 @@ def test_the_tables_of_a_release(duckdb_engine: Engine, variant: Any) -> None:
 def test_no_clicks_unless_asked_for_and_no_url_needed(duckdb_engine: Engine) -> None:
     log = log_of(duckdb_engine, crowd(200))
     log = SearchLog(log.table.drop("url"), duckdb_engine)
-    release = SafeLogSession(epsilon=30, delta=1e-6, sessions_per_user=2).release(log, source=Source(b"two"))
+    release = SafeLogSession(epsilon=30, delta=1e-6, sessions_per_user=2).release(log, source=keyed(b"two"))
     assert list(release.tables) == ["data"]
     assert {tuple(row["session"]) for row in release.table.to_pylist()} == {("weather", "news"), ("later", "latest")}
 
@@ -371,16 +371,16 @@ def test_one_key_gives_one_release_on_every_engine(engine: Engine, duckdb_engine
     mechanism = SafeLogSession(
         noise_scale=3, threshold=6, sessions_per_user=1, queries_per_session=3, clicks_per_user=2, personal=True
     )
-    release = mechanism.release(log_of(engine, rows), source=Source(b"key"))
-    again = mechanism.release(log_of(duckdb_engine, rows[::-1]), source=Source(b"key"))
+    release = mechanism.release(log_of(engine, rows), source=keyed(b"key"))
+    again = mechanism.release(log_of(duckdb_engine, rows[::-1]), source=keyed(b"key"))
     assert release.tables == again.tables
     assert 5 < release.table.num_rows < 200
-    assert release.tables != mechanism.release(log_of(duckdb_engine, rows), source=Source(b"another")).tables
+    assert release.tables != mechanism.release(log_of(duckdb_engine, rows), source=keyed(b"another")).tables
 
 
 def test_the_default_filter(duckdb_engine: Engine) -> None:
     rows = [*crowd(80), *((f"u{u}", "jane@mail.example", 1, None) for u in range(80))]
-    release = SafeLogSession(epsilon=60, delta=1e-3).release(log_of(duckdb_engine, rows), source=Source(b"filter"))
+    release = SafeLogSession(epsilon=60, delta=1e-3).release(log_of(duckdb_engine, rows), source=keyed(b"filter"))
     assert release.table["session"].to_pylist() == [["weather", "news"]]
 
 

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from keyed import keyed
 from scipy.stats import chi2
 
 from searchveil.engine import Engine
@@ -23,7 +24,6 @@ from searchveil.optimize.certify import UNITS, LogOf
 from searchveil.optimize.program import ClickCounts, click_counts
 from searchveil.optimize.solution import Solution
 from searchveil.privacy.ledger import Ledger
-from searchveil.privacy.noise import Source
 from searchveil.progress import silent
 from searchveil.publish import sampling
 from searchveil.publish.sampling import Sampling, draw, pick_users, smallest_exposure
@@ -92,7 +92,7 @@ def test_pairs_of_one_user_stay_out_of_the_papers_example(engine: Engine, sample
     log = log_of(engine, FIGURE_1)
     seen: Counter[str] = Counter()
     for run in range(5):
-        release = Sampling(delta=0.9, sampler=sampler, seconds=0.2).release(log, source=Source(b"%d" % run))
+        release = Sampling(delta=0.9, sampler=sampler, seconds=0.2).release(log, source=keyed(b"%d" % run))
         assert release.table.column_names == ["user", "query", "url", "count"]
         rows: list[dict[str, Any]] = release.table.to_pylist()
         seen.update(row["query"] for row in rows)
@@ -135,7 +135,7 @@ def test_pseudonyms_are_fresh_and_the_order_tells_nothing(duckdb_engine: Engine)
     mechanism = Sampling(delta=1 - 2.0**-50, seconds=0.1)
     first = set()
     for run in range(20):
-        table = mechanism.release(log, source=Source(b"%d" % run)).table
+        table = mechanism.release(log, source=keyed(b"%d" % run)).table
         assert table["user"].to_pylist() == list(range(1, table.num_rows + 1))
         first.add(tuple(table["count"].to_pylist()))
     assert len(first) > 1
@@ -192,13 +192,13 @@ def test_a_tampered_solver_is_caught(duckdb_engine: Engine, sampler: Any) -> Non
         return Solution(np.full(counts.pairs, 50.0), 50.0 * counts.pairs, 1e9, "tampered", 0.0)
 
     with patch.object(Sampling, "_solved", greedy):
-        release = mechanism.release(log, source=Source(b"tampered"))
+        release = mechanism.release(log, source=keyed(b"tampered"))
         assert release.plan.figures["total"] <= release.plan.figures["limit"]
         with (
             patch.object(sampling, "repair", lambda counts, sampler, x, b: x),
             pytest.raises(RuntimeError, match="expos"),
         ):
-            mechanism.release(log, source=Source(b"tampered"))
+            mechanism.release(log, source=keyed(b"tampered"))
 
 
 def test_what_is_judged_cannot_be_overwritten() -> None:
@@ -214,7 +214,7 @@ def test_users_are_drawn_in_proportion_to_their_clicks() -> None:
     """Chi-square at a false alarm rate of 1e-6, with a fixed key."""
     counts = ClickCounts.of([0, 1, 2, 0, 2], [0, 0, 0, 1, 1], [3, 5, 2, 1, 4])
     drawn = np.repeat([0, 1], [40_000, 20_000])
-    users = pick_users(counts, drawn, Source(b"chi-square"))
+    users = pick_users(counts, drawn, keyed(b"chi-square"))
     for pair, shares in ((0, {0: 0.3, 1: 0.5, 2: 0.2}), (1, {0: 0.2, 2: 0.8})):
         seen = Counter(users[drawn == pair].tolist())
         assert set(seen) == set(shares)
@@ -227,7 +227,7 @@ def test_users_are_drawn_in_proportion_to_their_clicks() -> None:
 def test_a_user_appears_as_often_as_her_load_says(sampler: Any) -> None:
     """1 − e^(−load) for each user, within 5 standard deviations over 4,000 draws: a false alarm rate below 4e-6."""
     counts = matrix(FIGURE_1)
-    mechanism, source, runs = Sampling(delta=0.4, sampler=sampler, seconds=0.1), Source(b"appears"), 4_000
+    mechanism, source, runs = Sampling(delta=0.4, sampler=sampler, seconds=0.1), keyed(b"appears"), 4_000
     drawn_from = np.maximum(amounts(mechanism, counts), 1 if sampler == "multinomial" else 0)
     loads = counts.exposure(sampler) @ (drawn_from / (UNITS if sampler == "poisson" else 1))
     appeared = np.zeros(counts.users)
@@ -339,7 +339,7 @@ def test_the_papers_noise_is_labelled(duckdb_engine: Engine) -> None:
     log = log_of(duckdb_engine, random_clicks(40, 10, seed=6))
     mechanism = Sampling(delta=0.5, sampler="multinomial", noise_counts=True, most_change=2, seconds=0.2)
     steps: list[str] = []
-    release = mechanism.release(log, source=Source(b"noise"), progress=steps.append)
+    release = mechanism.release(log, source=keyed(b"noise"), progress=steps.append)
     assert any("H2" in caveat for caveat in release.guarantee.caveats)
     assert release.plan.figures["total"] <= release.plan.figures["limit"]
     assert any("how much does one user matter" in step for step in steps)
@@ -398,3 +398,14 @@ def test_counts_in_any_order_are_the_same_counts() -> None:
     assert shuffled.totals.tolist() == [4, 7]
     assert reordered.totals.tolist() == [7, 4]
     assert reordered.exposure("poisson").toarray().tolist() == [[3 / 7, 0.5], [4 / 7, 0.5]]
+
+
+def test_the_record_is_about_removal_and_what_was_looked_for_in_the_log(duckdb_engine: Engine) -> None:
+    guarantee = Sampling(delta=0.1234564).plan().guarantee
+    assert guarantee.neighbours == "remove", "of adding somebody nothing is promised"
+    assert guarantee.neighbours_in_words == "removing one user that is in the log"
+    assert "with a probability of at most 0.123457" in guarantee.caveats[0], "rounded up"
+    assert "δ, where it was looked for in the log" in str(guarantee)
+    sessions = replace(log_of(duckdb_engine, FIGURE_1), unit="session")
+    told = str(Sampling(delta=0.5).plan(sessions).guarantee)
+    assert "a session that is in the log appears" in told

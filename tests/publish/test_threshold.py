@@ -11,6 +11,7 @@ from math import sqrt
 import numpy as np
 import pyarrow as pa
 import pytest
+from keyed import keyed
 from scipy.stats import chi2, norm
 
 from searchveil.engine import Engine
@@ -45,7 +46,7 @@ def release(
         threshold=threshold,
         noise=DiscreteLaplace(scale),
         engine=engine,
-        source=key if isinstance(key, Source) else Source(key),
+        source=key if isinstance(key, Source) else keyed(key),
         fresh=DiscreteLaplace(fresh) if fresh else None,
     )
     assert [str(kind) for kind in published.schema.types] == ["string", "int64"], "whole numbers only"
@@ -134,7 +135,7 @@ def test_items_that_read_alike_when_glued_together_are_still_chosen_independentl
         threshold=4,
         noise=DiscreteLaplace(3.0),
         engine=duckdb_engine,
-        source=Source(b"glued"),
+        source=keyed(b"glued"),
     )
     glued = Counter("\x1f".join((row["query"], row["url"])) for row in published.to_pylist())
     q = tail(3.0, 1)

@@ -8,11 +8,11 @@ import pyarrow as pa
 import pytest
 from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
+from keyed import keyed
 
 from searchveil.engine import Engine
 from searchveil.errors import InputError
 from searchveil.log import SearchLog
-from searchveil.privacy.noise import Source
 from searchveil.publish.zealous import Zealous
 
 NOTIONS = pytest.mark.parametrize("notion", ["approximate", "probabilistic", "indistinguishable"])
@@ -40,7 +40,7 @@ def test_the_shared_item_is_released_and_nobodys_own(engine: Engine, notion: Any
     """Counts far above and far below every threshold: the same release on each engine, but for the noise."""
     users = 600
     zealous = Zealous(4, 1e-9, per_user=2, notion=notion)
-    release = zealous.release(log_of(engine, crowd(users)), source=Source(b"shared"))
+    release = zealous.release(log_of(engine, crowd(users)), source=keyed(b"shared"))
     (row,) = release.table.to_pylist()
     scale = release.plan.parameters["noise_scale"]
     assert row["query"] == "weather"
@@ -52,7 +52,7 @@ def test_a_user_counts_once_however_often_and_however_they_type_it(engine: Engin
     """The choice is made among texts as typed; what becomes the same item afterwards is one item of that user."""
     rows = [(f"u{u}", typed) for u in range(200) for typed in ("popular", "Popular", " POPULAR ")]
     rows += [("u0", "mine"), ("u0", "MINE")] * 300
-    release = Zealous(5, 1e-6, per_user=5).release(log_of(engine, rows), source=Source(b"once"))
+    release = Zealous(5, 1e-6, per_user=5).release(log_of(engine, rows), source=keyed(b"once"))
     (row,) = release.table.to_pylist()
     assert row["query"] == "popular"
     assert abs(row["count"] - 200) < 25
@@ -80,7 +80,7 @@ def test_no_item_of_fewer_users_than_the_first_threshold_is_ever_released(
     holders: dict[str, set[str]] = {}
     for user, query in rows:
         holders.setdefault(query.lower(), set()).add(user)
-    for row in zealous.release(log, source=Source(key)).table.to_pylist():
+    for row in zealous.release(log, source=keyed(key)).table.to_pylist():
         assert len(holders[row["query"]]) >= first
 
 
@@ -89,7 +89,7 @@ def test_the_first_threshold_is_met_by_exactly_as_many_users_and_missed_by_one_f
     first, items = 4, 40
     rows = [(f"u{u} of {i}", f"enough {i}") for i in range(items) for u in range(first)]
     rows += [(f"v{u} of {i}", f"too few {i}") for i in range(items) for u in range(first - 1)]
-    release = Zealous(2, 0.9, per_user=1, first_threshold=first).release(log_of(engine, rows), source=Source(b"edge"))
+    release = Zealous(2, 0.9, per_user=1, first_threshold=first).release(log_of(engine, rows), source=keyed(b"edge"))
     released = [row["query"] for row in release.table.to_pylist()]
     assert release.plan.parameters["second_threshold"] == first, "so that an item of τ users passes more often than not"
     assert any(item.startswith("enough") for item in released)
@@ -100,7 +100,7 @@ def test_the_first_threshold_is_met_by_exactly_as_many_users_and_missed_by_one_f
 def test_no_released_count_is_below_the_second_threshold(duckdb_engine: Engine, notion: Any) -> None:
     rows = [(f"u{u}", f"q{i}") for i in range(1, 13) for u in range(10 * i)]
     log = log_of(duckdb_engine, rows)
-    release = Zealous(20, 0.5, per_user=12, notion=notion, threshold=40).release(log, source=Source(b"second"))
+    release = Zealous(20, 0.5, per_user=12, notion=notion, threshold=40).release(log, source=keyed(b"second"))
     counts = [row["count"] for row in release.table.to_pylist()]
     assert counts
     assert min(counts) >= release.plan.parameters["second_threshold"] == 40
@@ -108,7 +108,7 @@ def test_no_released_count_is_below_the_second_threshold(duckdb_engine: Engine, 
 
 def test_the_same_source_gives_the_same_release_and_another_does_not(duckdb_engine: Engine) -> None:
     log = log_of(duckdb_engine, crowd(100, own=5))
-    one, again, other = (Zealous(1, 0.5, per_user=2).release(log, source=Source(key)) for key in (b"k", b"k", b"l"))
+    one, again, other = (Zealous(1, 0.5, per_user=2).release(log, source=keyed(key)) for key in (b"k", b"k", b"l"))
     assert one.table.equals(again.table)
     assert not one.table.equals(other.table)
     fresh = [Zealous(1, 0.5, per_user=2).release(log).table for _ in range(2)]
@@ -147,6 +147,7 @@ def test_the_probabilistic_plan_names_the_users_and_its_weakness() -> None:
     assert any("500000 users" in public for public in guarantee["assumed_public"])
     assert any("seed" in public for public in guarantee["assumed_public"])
     assert any("not closed under post-processing" in caveat for caveat in guarantee["caveats"])
+    assert any("choice_seed" in caveat for caveat in guarantee["caveats"]), "the card: no seed unless a caveat says so"
 
 
 def test_the_probabilistic_release_publishes_the_seed_of_its_choice_and_no_other_does(duckdb_engine: Engine) -> None:
@@ -230,7 +231,7 @@ def test_a_log_of_one_user_or_of_nobody_is_refused(engine: Engine, notion: Any) 
 
 
 def test_two_users_with_nothing_in_common_get_an_empty_release(duckdb_engine: Engine) -> None:
-    release = Zealous(1, 1e-9).release(log_of(duckdb_engine, [("u", "a"), ("v", "b"), ("v", " ")]), source=Source(b"2"))
+    release = Zealous(1, 1e-9).release(log_of(duckdb_engine, [("u", "a"), ("v", "b"), ("v", " ")]), source=keyed(b"2"))
     assert release.table.num_rows == 0
     assert release.table.column_names == ["query", "count"]
 

@@ -5,6 +5,8 @@ import sys
 from contextlib import suppress
 from typing import NoReturn
 
+from searchveil.errors import was_interrupted
+
 INTERRUPTED = 130
 
 
@@ -31,14 +33,16 @@ def main() -> NoReturn:
     except Exception as problem:
         if hasattr(problem, "format_message"):  # the command line itself is wrong
             _stop(f"{problem.format_message()} Try 'searchveil --help'.", 2)
-        if str(problem) == "Query interrupted":  # how DuckDB passes Ctrl-C on
+        if was_interrupted(problem):
             code = INTERRUPTED
         elif type(problem).__module__.split(".")[0] in ("duckdb", "_duckdb"):
             _stop(f"the engine gave up: {str(problem).splitlines()[0]}", 2)
         else:
             raise
     if code == INTERRUPTED:
-        _stop("stopped by the keyboard; nothing was published", INTERRUPTED)
+        paid = any(word.split("=")[0] == "--ledger" for word in sys.argv)
+        unless = "; what the ledger had already reserved stays spent (docs/ledger.md)" if paid else ""
+        _stop(f"stopped by the keyboard; nothing was published{unless}", INTERRUPTED)
     sys.exit(code)
 
 

@@ -33,6 +33,23 @@ def _example(line: str) -> str:
     return f"Example: `{line}`"
 
 
+def _tell_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        print(f"searchveil {version('searchveil')}")
+        raise typer.Exit
+
+
+@app.callback()
+def searchveil(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_tell_version, is_eager=True, help="Which version this is.")
+    ] = False,
+) -> None:
+    """Publish web search logs without publishing the people in them."""
+
+
 @app.command(epilog=_example("searchveil demo --users 20000 --seed 1 --out log.tsv"))
 def demo(
     out: Annotated[str, typer.Option(help="log.tsv, log.tsv.gz or log.parquet.")],
@@ -97,6 +114,7 @@ def plan(
 ) -> None:
     """Say what a release would guarantee and publish. Touches no budget and publishes nothing."""
     from searchveil.cli import show
+    from searchveil.log.summary import WARNING
     from searchveil.privacy.calibrate import check_whole
 
     if log and how.users is not None:
@@ -132,6 +150,9 @@ def plan(
         show.problems(opened)
         opened.engine.close()
     record = planned.to_json()
+    private = opened is not None and bool(planned.figures)
+    if private:
+        record["warning"] = WARNING
     if recommend:
         from searchveil.publish.safelog_click import SafeLogClick
 
@@ -149,6 +170,10 @@ def plan(
         show.print_json(record)
         return
     show.plan(planned)
+    if wanted_size is not None or wanted_recall is not None:
+        print(f"To release so much, type: --delta {how.delta}")
+    if private:
+        typer.echo(f"searchveil: {WARNING}", err=True)
     for whose, settings in record.get("recommended", {}).items():
         print(
             f"Recommended ({whose}): "
@@ -192,6 +217,11 @@ def release(
         return
     show.plan(made.plan)
     print(f"{made.table.num_rows:,} rows in {folder} (start with its README.md)")
+    if not made.table.num_rows and made.plan.advice is None:
+        print(
+            "Advice: nothing was common enough to be published. More users, a larger --epsilon or --delta, fewer items "
+            "per user or a coarser --item let more pass; `searchveil plan` shows the threshold for free."
+        )
 
 
 @app.command(epilog=_example("searchveil pool --queries queries.txt --out pool.parquet"))
@@ -199,12 +229,16 @@ def pool(
     out: Annotated[str, typer.Option(help="The Parquet file to make.")],
     queries: Annotated[str | None, typer.Option(help="A public list of queries: txt, csv, tsv or parquet.")] = None,
     ngrams: Annotated[str | None, typer.Option(help="A frequency list: a number, then the words, a line each.")] = None,
-    release: Annotated[str | None, typer.Option(help="An earlier release folder.")] = None,
+    release: Annotated[str | None, typer.Option(help="An earlier release folder, differentially private.")] = None,
     size: Annotated[int, typer.Option(help="How many queries to draw from n-grams.")] = 100_000,
     seed: Annotated[int, typer.Option(help="The same seed draws the same n-grams.")] = 1,
     json: Json = False,
 ) -> None:
-    """Make a public query pool for the SafeLog methods. It must not come from the log that is to be published."""
+    """Make a public query pool for the SafeLog methods.
+
+    It must not come from the log that is to be published, unless through a differentially private release of it, whose
+    cost adds up. That a list of queries is public is your word: nothing checks it.
+    """
     from searchveil.cli import show
     from searchveil.items.pool import QueryPool
 
@@ -230,7 +264,7 @@ def export(
     layout: Annotated[str, typer.Option(help="click-graph (node and edge lists) or orcas.")] = "click-graph",
     json: Json = False,
 ) -> None:
-    """Write a release's clicks as a graph, or in the layout of ORCAS. Post-processing: the guarantee stays."""
+    """Write a release's clicks as a graph, or in the layout of ORCAS, with the guarantee that holds for them."""
     from searchveil.cli import show
     from searchveil.publish.export import export_release
 

@@ -148,7 +148,8 @@ class MethodOptions:
                 raise InputError(f"{self.method} has no --{name.replace('_', '-')}; leave it out")
         for name, field in known.items():
             if field.default is MISSING and field.default_factory is MISSING and name not in given:
-                raise InputError(f"{self.method} needs --{name.replace('_', '-')}; try --epsilon 1 --delta 1e-6")
+                example = "--delta 0.5" if self.method == "sampling" else "--epsilon 1 --delta 1e-6"
+                raise InputError(f"{self.method} needs --{name.replace('_', '-')}; try {example}")
         if self.per_user == "auto":
             if assumption is None:
                 raise InputError(

@@ -116,15 +116,17 @@ def evaluation(found: "Evaluation", release: str) -> None:
 
 
 def account(spent: "Spent") -> None:
-    budget = f"({spent.budget_epsilon:g}, {spent.budget_delta:g})"
+    from searchveil.privacy.rounding import at_least, at_most
+
+    budget = f"({at_least(spent.budget_epsilon)}, {at_least(spent.budget_delta)})"
     print(f"budget  {budget}, {spent.neighbours}, {spent.composition} composition")
-    print(f"spent   ({spent.basic_epsilon:g}, {spent.basic_delta:g}) by adding up")
+    print(f"spent   ({at_most(spent.basic_epsilon)}, {at_most(spent.basic_delta)}) by adding up")
     if spent.entries:
-        best = f"({spent.best_epsilon:.6g}, {spent.budget_delta:g})"
+        best = f"({at_most(spent.best_epsilon)}, {at_most(spent.budget_delta)})"
         print(f"        {best} if all these releases had been fixed in advance")
     for entry in spent.entries:
         place = f" in {entry.out}" if entry.out else " (reserved, not written; spent all the same)"
-        cost = f"({entry.cost.epsilon:g}, {entry.cost.delta:g})"
+        cost = f"({at_most(entry.cost.epsilon)}, {at_most(entry.cost.delta)})"
         print(f"  {entry.id}  {entry.time}  {entry.method}, item {entry.item}: {cost}{place}")
 
 

@@ -4,6 +4,7 @@ The pool is fixed before the log is looked at and is itself public. It lives in 
 mechanisms read it inside the engine, so ten million queries never become ten million Python strings.
 """
 
+import json
 import random
 import re
 from collections.abc import Iterator
@@ -17,6 +18,7 @@ from searchveil.engine import Engine
 from searchveil.errors import InputError
 from searchveil.items.item import normalize_query
 from searchveil.log.normalize import Normalization
+from searchveil.privacy.guarantee import Guarantee
 from searchveil.whole import whole
 
 NOT_A_NOUN = frozenset(
@@ -69,12 +71,13 @@ class QueryPool:
 
     @classmethod
     def from_release(cls, folder: str | Path, out: str | Path) -> "QueryPool":
-        """From the queries of an earlier public release."""
+        """From the queries of an earlier differentially private release, whose cost a ledger adds up."""
         data = next(iter(sorted(Path(folder).glob("data.*"))), None)
         if data is None:
             raise InputError(f"{folder} is no release folder: it has no data file")
         if data.suffix == ".tsv":  # whose escapes a list of queries does not have
             raise InputError(f"{data} is a release as TSV; release with --table parquet or csv to make a pool of it")
+        _check_private(Path(folder))
         return cls.from_file(data, out)
 
     @classmethod
@@ -140,6 +143,23 @@ class QueryPool:
             except duckdb.Error as problem:
                 raise InputError(f"{source} could not become a pool: {str(problem).splitlines()[0]}") from problem
         return cls(out)
+
+
+def _check_private(folder: Path) -> None:
+    """A pool counts as public, and what was published without protection is no reason to call the log's texts that."""
+    try:
+        record = json.loads((folder / "guarantee.json").read_text("utf-8"))
+        private = Guarantee.from_json(record["guarantee"]).is_private
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise InputError(
+            f"{folder} has no readable guarantee.json, so what protects its queries is unknown; name a whole release "
+            "folder, or a list of public queries with --queries FILE"
+        ) from problem
+    if not private:
+        raise InputError(
+            f"{folder} is not differentially private, so its queries cannot be a pool that counts as public; name a "
+            "release that is, or a list of public queries with --queries FILE"
+        )
 
 
 def counts_with_pool(counts: ir.Table, pool: ir.Table, *, keep_log: bool) -> ir.Table:

@@ -15,8 +15,8 @@ from searchveil.log.normalize import USUAL, Normalization
 from searchveil.log.readers import READERS, Reader, Request
 from searchveil.log.readers.generic import read_parquet
 from searchveil.log.readers.source import Source, find_sources
-from searchveil.log.readers.staging import Parsed, Workshop
-from searchveil.log.schema import COLUMNS, Problem, SearchLog
+from searchveil.log.readers.staging import Parsed, Remarks, Workshop
+from searchveil.log.schema import COLUMNS, SearchLog
 
 
 def read_log(
@@ -38,24 +38,27 @@ def read_log(
     cluster, one that its workers see.
     """
     sources = find_sources(paths)
-    reader = _reader_for(sources, format)
+    reader, declared = _reader_for(sources, format)
     request = Request(sources, columns or {}, options or {})
     _check_request(reader, request)
     engine = engine or open_engine()
     if reader.parse is None:
-        table, problems = read_parquet(engine, request)
+        table, remarks = read_parquet(engine, request)
     else:
-        table, problems = _parse_into(engine, reader, request, staging)
-    log = SearchLog(table, engine, normalization, problems, _called(sources))
+        table, remarks = _parse_into(engine, reader, request, staging)
+    guessed = [] if declared else [f"the format {reader.name}, told from the first rows"]
+    public = (*guessed, *remarks.taken_as_public)
+    log = SearchLog(table, engine, normalization, remarks.problems, _called(sources), remarks.unit, public)
     _refuse_if_wanting(log, strict)
     return log
 
 
-def _reader_for(sources: Sequence[Source], format: str) -> Reader:
+def _reader_for(sources: Sequence[Source], format: str) -> tuple[Reader, bool]:
+    """The reader, and whether it was declared: by the caller or by something in the files that is no row."""
     if format != "auto":
         if format not in READERS:
             raise InputError(f"--format {format}: it is one of auto, {', '.join(READERS)}")
-        return READERS[format]
+        return READERS[format], True
     readers = {source.path: _recognise(source) for source in sources}
     first, *others = readers
     for other in others:
@@ -64,12 +67,15 @@ def _reader_for(sources: Sequence[Source], format: str) -> Reader:
                 f"{first} looks like {readers[first].name} but {other} like {readers[other].name}; "
                 "name one with --format, or read them apart"
             )
-    return readers[first]
+    return readers[first], all(readers[first].declared(source.head, source.name) for source in sources)
 
 
 def _recognise(source: Source) -> Reader:
     if not source.head and Path(source.path).is_file():
         raise InputError(f"{source.path}: is empty")
+    for reader in READERS.values():  # first what a header says, for no row can change that
+        if reader.declared(source.head, source.name):
+            return reader
     for reader in READERS.values():
         if reader.recognises(source.head, source.name):
             return reader
@@ -96,17 +102,16 @@ def _check_request(reader: Reader, request: Request) -> None:
             raise InputError(f"{source.path}: only Parquet is read from afar; copy the file here first")
 
 
-def _parse_into(
-    engine: Engine, reader: Reader, request: Request, staging: str | None
-) -> tuple[ir.Table, tuple[Problem, ...]]:
+def _parse_into(engine: Engine, reader: Reader, request: Request, staging: str | None) -> tuple[ir.Table, Remarks]:
     """Parse text by DuckDB, whatever the engine: one parser for each format, one meaning of a bad row."""
     from searchveil.engine.duckdb import DuckDBEngine
 
     if isinstance(engine, DuckDBEngine):
         parsed = _parse(engine, reader, request)
         staged = engine.connection.table(parsed.table, database=("temp", "main"))
-        kept = staged.filter(staged.problem.isnull()) if "problem" in staged.columns and parsed.problems else staged
-        return kept.select(*[column for column in COLUMNS if column in staged.columns]), parsed.problems
+        flawed = "problem" in staged.columns and parsed.remarks.problems
+        kept = staged.filter(staged.problem.isnull()) if flawed else staged
+        return kept.select(*[column for column in COLUMNS if column in staged.columns]), parsed.remarks
     parser = DuckDBEngine()
     try:
         parsed = _parse(parser, reader, request)
@@ -114,7 +119,7 @@ def _parse_into(
         _write_parquet(parser, parsed, folder)
     finally:
         parser.close()
-    return engine.read_parquet([str(folder)]), parsed.problems
+    return engine.read_parquet([str(folder)]), parsed.remarks
 
 
 def _parse(engine: Any, reader: Reader, request: Request) -> Parsed:

@@ -19,11 +19,13 @@ class Problem:
     reason: str
     rows: int
     first: tuple[str, ...] = ()  # "file:line", the first few
+    and_more: bool = False  # rows are lost with these that nobody can count
 
     def __str__(self) -> str:
         at = "at" if len(self.first) == self.rows else "first at"
         where = f" ({at} {', '.join(self.first)})" if self.first else ""
-        return f"{self.rows} row{'' if self.rows == 1 else 's'}: {self.reason}{where}"
+        number = f"{'at least ' if self.and_more else ''}{self.rows}"
+        return f"{number} row{'' if self.rows == 1 else 's'}: {self.reason}{where}"
 
 
 @dataclass(frozen=True)
@@ -32,6 +34,10 @@ class SearchLog:
 
     `user` may be of any type; `time` is a timestamp, `rank` an integer. Rows without a user or a query are not in it:
     they are in `problems`.
+
+    Which rows a user has must be a matter of her own rows alone. `unit` says what a user of this log really is;
+    `taken_as_public` names each choice about the reading that was told from rows, not by the caller or a header: there
+    one user's rows could decide how another's are read.
     """
 
     table: ir.Table
@@ -39,6 +45,8 @@ class SearchLog:
     normalization: Normalization = field(default_factory=Normalization)
     problems: tuple[Problem, ...] = ()
     source: str = "a table"
+    unit: str = "user"  # or "session", "visit", "cookie", "device": one noun
+    taken_as_public: tuple[str, ...] = ()  # parts of a sentence: "the encoding gbk, told from the first rows"
 
     def __post_init__(self) -> None:
         for column in ("user", "query"):

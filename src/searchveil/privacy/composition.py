@@ -38,7 +38,7 @@ def decimal(number: float) -> Fraction:
     return Fraction(repr(float(number)))
 
 
-def at_least(exact: Fraction) -> float:
+def not_below(exact: Fraction) -> float:
     """The float nearest to an exact number whose decimal is not below it."""
     number = float(exact)
     return number if decimal(number) >= exact else nextafter(number, inf)
@@ -57,7 +57,7 @@ def optimal(guarantees: Iterable[Guarantee], delta: float) -> float:
     """The smaller of two valid ε at this δ, the sum and the optimal composition; infinite when δ covers neither."""
     guarantees = _comparable(guarantees)
     total = basic(guarantees)
-    added = at_least(total.epsilon) if total.delta <= decimal(delta) else inf
+    added = not_below(total.epsilon) if total.delta <= decimal(delta) else inf
     if len(guarantees) < 2 or not EPSILON_SLACK < total.epsilon <= LARGEST_SUM or delta <= DELTA_SLACK:
         return added
     return min(added, _by_privacy_loss(guarantees, float(total.epsilon), delta))

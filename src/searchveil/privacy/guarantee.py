@@ -4,17 +4,22 @@ from dataclasses import asdict, dataclass
 from math import inf, isinf
 from typing import Any, Literal
 
-Notion = Literal["approximate", "probabilistic", "indistinguishable", "sampling-step", "none"]
-Neighbours = Literal["add-remove", "replace-one"]
+from searchveil.privacy.rounding import at_most
 
-NOTION_IN_WORDS = {
+# A "sampling-step" is private with the rest taken as public, a "conditional" release given what nothing protects.
+Notion = Literal["approximate", "probabilistic", "indistinguishable", "sampling-step", "conditional", "none"]
+Neighbours = Literal["add-remove", "replace-one"]
+Relation = Literal["add-remove", "replace-one", "remove"]
+
+NOTION_IN_WORDS = {  # those that are about the whole release
     "approximate": "differentially private",
     "probabilistic": "probabilistically differentially private",
     "indistinguishable": "indistinguishable (the same inequality as differential privacy)",
 }
 NEIGHBOURS_IN_WORDS = {
-    "add-remove": "adding or removing one user's whole history",
-    "replace-one": "replacing one user's whole history by any other",
+    "add-remove": "adding or removing one {unit}'s whole history",
+    "replace-one": "replacing one {unit}'s whole history by any other",
+    "remove": "removing one {unit} that is in the log",
 }
 
 
@@ -27,7 +32,7 @@ class Guarantee:
     delta: float
     proof: str
     unit: str = "user"
-    neighbours: Neighbours = "add-remove"
+    neighbours: Relation = "add-remove"
     assumed_public: tuple[str, ...] = ()
     unprotected: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
@@ -39,7 +44,12 @@ class Guarantee:
     @property
     def is_private(self) -> bool:
         """Whether it is about the whole release; one about a step, with the rest taken as public, is not."""
-        return self.notion not in ("none", "sampling-step")
+        return self.notion in NOTION_IN_WORDS
+
+    @property
+    def neighbours_in_words(self) -> str:
+        """How neighbouring logs differ."""
+        return NEIGHBOURS_IN_WORDS[self.neighbours].format(unit=self.unit)
 
     def under(self, neighbours: Neighbours) -> "Guarantee":
         """The same release seen under another neighbour relation.
@@ -49,8 +59,8 @@ class Guarantee:
         """
         if neighbours == self.neighbours or not self.is_private:
             return self
-        if self.neighbours == "replace-one":
-            raise ValueError("a replace-one guarantee does not imply an add-remove one")
+        if self.neighbours != "add-remove":
+            raise ValueError(f"a {self.neighbours} guarantee does not imply an {neighbours} one")
         from dataclasses import replace
         from math import exp
 
@@ -61,6 +71,13 @@ class Guarantee:
             delta=min(1.0, (1 + exp(self.epsilon)) * self.delta),
         )
 
+    @classmethod
+    def from_json(cls, record: dict[str, Any]) -> "Guarantee":
+        """What `to_json` wrote; KeyError, TypeError or ValueError where it is something else."""
+        known: dict[str, Any] = {k: tuple(value) if isinstance(value, list) else value for k, value in record.items()}
+        known["epsilon"] = inf if known["epsilon"] is None else float(known["epsilon"])
+        return cls(**known)
+
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; an infinite ε becomes null, because JSON has no infinity."""
         record = asdict(self)
@@ -68,13 +85,13 @@ class Guarantee:
         return {key: list(value) if isinstance(value, tuple) else value for key, value in record.items()}
 
     def __str__(self) -> str:
-        if not self.is_private:
-            sentence = "This release is NOT differentially private. " + " ".join(self.caveats)
-            return " ".join([sentence, *(f"Not protected: {fact}." for fact in self.unprotected)])
-        sentence = (
-            f"The release is ({self.epsilon:.6g}, {self.delta:.6g})-{NOTION_IN_WORDS[self.notion]}: "
-            f"{NEIGHBOURS_IN_WORDS[self.neighbours]} changes what may be published by no more than that."
-        )
+        if self.is_private:
+            sentence = (
+                f"The release is ({at_most(self.epsilon)}, {at_most(self.delta)})-{NOTION_IN_WORDS[self.notion]}: "
+                f"{self.neighbours_in_words} changes what may be published by no more than that."
+            )
+        else:
+            sentence = " ".join(["This release is NOT differentially private.", *self.caveats])
         if self.assumed_public:
             sentence += " Taken as public: " + "; ".join(self.assumed_public) + "."
         if self.unprotected:

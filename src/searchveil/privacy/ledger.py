@@ -6,11 +6,10 @@ written: a crash may waste budget and can never create any.
 
 import json
 import sqlite3
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
 from fractions import Fraction
 from math import inf, isfinite
 from pathlib import Path
@@ -18,8 +17,9 @@ from stat import S_ISREG
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from searchveil.errors import BudgetRefused, InputError
-from searchveil.privacy.composition import Cost, at_least, basic, decimal, optimal
+from searchveil.privacy.composition import Cost, basic, decimal, not_below, optimal
 from searchveil.privacy.guarantee import Guarantee, Neighbours, Notion
+from searchveil.privacy.rounding import at_least, at_most
 
 if TYPE_CHECKING:
     from searchveil.publish.mechanism import Plan
@@ -212,8 +212,8 @@ class Ledger:
         total = basic(entry.cost for entry in entries)
         return Spent(
             entries=tuple(entries),
-            basic_epsilon=at_least(total.epsilon),
-            basic_delta=at_least(total.delta),
+            basic_epsilon=not_below(total.epsilon),
+            basic_delta=not_below(total.delta),
             budget_epsilon=self.budget_epsilon,
             budget_delta=self.budget_delta,
             neighbours=self.neighbours,
@@ -252,13 +252,13 @@ class Ledger:
     def _refusal(self, cost: Guarantee, counted: list[Guarantee]) -> BudgetRefused:
         budget, spent = Cost(decimal(self.budget_epsilon), decimal(self.budget_delta)), basic(counted)
         if self.composition == "basic":
-            fits = _pair(Cost(budget.epsilon - spent.epsilon, budget.delta - spent.delta), ROUND_FLOOR, "≤")
+            fits = _pair(Cost(budget.epsilon - spent.epsilon, budget.delta - spent.delta), at_least, "≤")
         else:
-            fits = f"ε ≤ {_short(self._largest_epsilon(cost, counted), ROUND_FLOOR)} at the δ asked"
+            fits = f"ε ≤ {at_least(self._largest_epsilon(cost, counted))} at the δ asked"
         releases = f"{len(counted)} release" + "s" * (len(counted) != 1)
         return BudgetRefused(
-            f"budget refused: asked {_pair(basic([cost]), ROUND_CEILING)}; already spent {_pair(spent, ROUND_CEILING)} "
-            f"in {releases}; budget {_pair(budget, ROUND_FLOOR)}; still fits: {fits}"
+            f"budget refused: asked {_pair(basic([cost]), at_most)}; already spent {_pair(spent, at_most)} "
+            f"in {releases}; budget {_pair(budget, at_least)}; still fits: {fits}"
         )
 
     def _largest_epsilon(self, cost: Guarantee, counted: list[Guarantee]) -> Fraction:
@@ -385,11 +385,5 @@ def _check_budget(epsilon: float | None, delta: float | None) -> None:
         raise InputError(f"--budget-delta must be at least 0 and below 1, not {delta}")
 
 
-def _pair(cost: Cost, rounding: str, relation: str = "=") -> str:
-    return f"ε {relation} {_short(cost.epsilon, rounding)}, δ {relation} {_short(cost.delta, rounding)}"
-
-
-def _short(exact: Fraction, rounding: str) -> str:
-    """Six digits, rounded in the direction that promises nothing too much."""
-    six = Context(prec=6, rounding=rounding)
-    return f"{float(six.divide(Decimal(exact.numerator), Decimal(exact.denominator))):g}"
+def _pair(cost: Cost, rounded: Callable[[Fraction], str], relation: str = "=") -> str:
+    return f"ε {relation} {rounded(cost.epsilon)}, δ {relation} {rounded(cost.delta)}"

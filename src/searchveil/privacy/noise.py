@@ -37,7 +37,9 @@ class Source:
     """
 
     def __init__(self, key: bytes | None = None) -> None:
-        key = os.urandom(32) if key is None else key.ljust(32, b"\0")[:32]
+        key = os.urandom(32) if key is None else key
+        if len(key) != 32:  # a short one would be easy to guess, and no guarantee would hold
+            raise ValueError(f"a key has 32 bytes, not {len(key)}; leave it out for fresh noise")
         self._stream = Cipher(AES(key), CTR(bytes(16))).encryptor()
         self._process = os.getpid()
 

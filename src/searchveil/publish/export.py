@@ -1,15 +1,19 @@
 """A release in the shapes other tools read: a click graph as node and edge lists, and the columns of ORCAS.
 
-Post-processing of what is published already, so the guarantee stays what it was.
+Post-processing of what is published already: its guarantee goes along, less what post-processing does not keep.
 """
 
+import json
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pyarrow.parquet as pq
 
 from searchveil.errors import InputError
+from searchveil.privacy.guarantee import Guarantee
 from searchveil.publish.folder import write_tsv
 from searchveil.whole import whole
 
@@ -17,7 +21,7 @@ LAYOUTS = ("click-graph", "orcas")
 
 
 def export_release(folder: Path, out: Path, layout: str) -> dict[str, int]:
-    """Write the layout's files into the new folder `out`, whole or not at all; return their numbers of rows."""
+    """Write the layout's files into the new folder `out`, whole or not at all; return the rows of each table."""
     if layout not in LAYOUTS:
         raise InputError(f"no layout '{layout}'; there are {' and '.join(LAYOUTS)}")
     if out.exists():
@@ -27,9 +31,11 @@ def export_release(folder: Path, out: Path, layout: str) -> dict[str, int]:
     if clicks is None or not {"query", "url", "count"} <= set(clicks.column_names):
         raise InputError(f"{folder} has no published clicks; release the item click, or a method with clicks")
     files = {"orcas.tsv": orcas(clicks)} if layout == "orcas" else click_graph(clicks, tables["transitions"])
+    record = _guarantee(folder, layout)
     try:
         with whole(out) as partial:
             partial.mkdir()
+            (partial / "guarantee.json").write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", "utf-8")
             for name, table in files.items():
                 with (partial / name).open("xb") as file:
                     write_tsv(table, file, header=layout != "orcas")  # ORCAS has none
@@ -63,6 +69,18 @@ def orcas(clicks: pa.Table) -> pa.Table:
     documents = {text: f"D{i}" for i, text in enumerate(sorted({row["url"] for row in rows}))}
     lines: list[tuple[object, ...]] = [(queries[r["query"]], r["query"], documents[r["url"]], r["url"]) for r in rows]
     return _columns(("qid", "query", "did", "url"), lines)
+
+
+def _guarantee(folder: Path, layout: str) -> dict[str, Any]:
+    """The release's record. The probabilistic notion becomes the (ε,δ)-differential privacy that it implies."""
+    try:
+        record = json.loads((folder / "guarantee.json").read_text("utf-8"))
+        promise = Guarantee.from_json(record["guarantee"])
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise InputError(f"{folder} has no readable guarantee.json; export a whole release folder") from problem
+    if promise.notion == "probabilistic":
+        promise = replace(promise, notion="approximate")
+    return {**record, "guarantee": promise.to_json(), "exported_as": layout}
 
 
 def _columns(names: tuple[str, ...], rows: Sequence[tuple[object, ...]]) -> pa.Table:

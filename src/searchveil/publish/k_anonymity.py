@@ -33,7 +33,7 @@ class KAnonymity(Mechanism):
         if not isinstance(self.k, int) or self.k < 2:
             raise InputError(f"k must be a whole number of at least 2, not {self.k}; 1 would publish everything")
 
-    def plan(self, log: SearchLog | int | None = None) -> Plan:
+    def planned(self, log: SearchLog | int | None) -> Plan:
         guarantee = Guarantee.no_differential_privacy(
             proof="docs/guarantees.md#k-anonymity", caveats=(*self.caveats, ACTIVE_ATTACK)
         )

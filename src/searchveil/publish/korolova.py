@@ -61,7 +61,7 @@ class Korolova(Mechanism):
                 f"the candidates need the columns query and url; they have {', '.join(self.candidates.column_names)}"
             )
 
-    def plan(self, log: SearchLog | int | None = None) -> Plan:
+    def planned(self, log: SearchLog | int | None) -> Plan:
         parameters = self._published() if self.variant == "published" else self._exact()
         public = [AT_LEAST_TWO_USERS]
         if self.candidates is not None:

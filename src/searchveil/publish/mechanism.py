@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Plan:
-    """What a mechanism would do and promise. Nothing is spent and no item of the log is looked at to make one."""
+    """What a mechanism would do and promise. Making one spends nothing and looks at nothing but the number of users."""
 
     method: str
     item: str
@@ -89,9 +89,20 @@ class Mechanism(ABC):
 
     method: ClassVar[str]
 
-    @abstractmethod
     def plan(self, log: SearchLog | int | None = None) -> Plan:
-        """The parameters and the guarantee, for a log, for a public number of users, or for neither."""
+        """The parameters and the guarantee, for a log, for a public number of users, or for neither.
+
+        Whom a promise is about, and what reading takes as public, is known of a log alone: it enters here, for all.
+        """
+        plan = self.planned(log)
+        if not isinstance(log, SearchLog):
+            return plan
+        public = (*plan.guarantee.assumed_public, *log.taken_as_public)
+        return replace(plan, guarantee=replace(plan.guarantee, unit=unit_of(log), assumed_public=public))
+
+    @abstractmethod
+    def planned(self, log: SearchLog | int | None) -> Plan:
+        """What `plan` is for this mechanism, whatever the unit."""
 
     @abstractmethod
     def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Mapping[str, pa.Table]:
@@ -121,6 +132,11 @@ class Mechanism(ABC):
         if isinstance(tables, Published):
             plan = replace(plan, figures=tables.figures, advice=tables.advice)
         return Release(tables, plan, entry)
+
+
+def unit_of(log: SearchLog | int | None) -> str:
+    """What the log calls a user: a session, where that is all it knows."""
+    return log.unit if isinstance(log, SearchLog) else "user"
 
 
 AT_LEAST_TWO_USERS = "that the log has at least two users"

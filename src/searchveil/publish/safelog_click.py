@@ -19,6 +19,7 @@ from searchveil.log.sessions import number_sessions, submissions
 from searchveil.privacy import calibrate, safelog
 from searchveil.privacy.guarantee import Guarantee, Neighbours
 from searchveil.privacy.noise import DiscreteLaplace, Source
+from searchveil.privacy.rounding import at_most
 from searchveil.progress import Progress
 from searchveil.publish.candidates import noisy_candidates
 from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Plan
@@ -90,7 +91,7 @@ class SafeLogClick(Mechanism):
             parts.append(Part("transitions", self.queries_per_user - 1, self.transition_candidates is None))
         return parts
 
-    def plan(self, log: SearchLog | int | None = None) -> Plan:
+    def planned(self, log: SearchLog | int | None) -> Plan:
         hidden = [part for part in self.parts if part.hidden_by_threshold]
         changes = sum(part.per_user for part in self.parts) + (self.queries_per_user if self.fresh_counts else 0)
         changes *= 1 if self.neighbours == "add-remove" else 2
@@ -118,14 +119,16 @@ class SafeLogClick(Mechanism):
         if self.pool is not None:
             slips = safelog.expected_slips(self.pool.size, scale, thresholds["queries"])
             parameters |= {"pool_size": self.pool.size, "expected_pool_slips": slips}
+        delta = delta if hidden else 0.0
         guarantee = Guarantee(
-            notion="approximate",
+            notion="conditional" if self.at_least else "approximate",
             epsilon=epsilon,
-            delta=delta if hidden else 0.0,
+            delta=delta,
             neighbours=self.neighbours,
             proof="docs/guarantees.md#safelog-click",
             assumed_public=self._assumed_public(),
             unprotected=self._unprotected(),
+            caveats=(_given_the_filter(epsilon, delta),) if self.at_least else (),
         )
         paper = safelog.click_epsilon(
             self.queries_per_user, self.clicks_per_user, scale, thresholds["queries"] - 1, self.pool_coverage
@@ -254,6 +257,13 @@ class SafeLogClick(Mechanism):
         normal = normal_query(clicked.select("user", "query", "url", "time"), log.normalization).distinct()
         clicks = without_personal(log.engine.stage(normal), ours=not self.personal, own=self.patterns)
         return first_of_each_user(clicks.semi_join(published, "query"), ["time", "query", "url"], self.clicks_per_user)
+
+
+def _given_the_filter(epsilon: float, delta: float) -> str:
+    return (
+        f"Given the outcome of the frequency filter, what follows it is ({at_most(epsilon)}, {at_most(delta)})-"
+        "differentially private; the outcome itself is not protected."
+    )
 
 
 def _followed(first: ir.Table, published: ir.Table) -> ir.Table:

@@ -73,7 +73,7 @@ class SafeLogSession(Mechanism):
         subsequences = safelog.subsequences(self.sessions_per_user, self.queries_per_session)
         return [subsequences, self.clicks_per_user] if self.clicks_per_user else [subsequences]
 
-    def plan(self, log: SearchLog | int | None = None) -> Plan:
+    def planned(self, log: SearchLog | int | None) -> Plan:
         noises = 2 if self.variant == "published" else 1  # fresh noise for the published count is paid again
         changes = noises * sum(self.parts) * (1 if self.neighbours == "add-remove" else 2)
         scale = self.noise_scale or calibrate.scale_for(self.epsilon or 0, changes)

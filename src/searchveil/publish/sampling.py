@@ -24,8 +24,9 @@ from searchveil.optimize.solve import relax
 from searchveil.privacy import calibrate
 from searchveil.privacy.guarantee import Guarantee
 from searchveil.privacy.noise import DiscreteLaplace, Source, poisson_arrivals
+from searchveil.privacy.rounding import at_most
 from searchveil.progress import Progress, silent
-from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Plan, Published
+from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Plan, Published, unit_of
 
 Goal = Literal["size", "frequent", "diversity", "kl"]
 Solver = Literal["best", "spe", "greedy", "lp-rounding", "branch-and-bound"]
@@ -102,7 +103,7 @@ class Sampling(Mechanism):
         """How far a user may be exposed: the natural logarithm of 1/(1 − the probability of appearing)."""
         return limit(inf if self.epsilon is None else self.epsilon, self.delta)
 
-    def plan(self, log: SearchLog | int | None = None) -> Plan:
+    def planned(self, log: SearchLog | int | None) -> Plan:
         b = float(self.b)
         parameters: dict[str, Any] = {"objective": self.objective, "sampler": self.sampler, "exposure_limit": b}
         if self.objective == "frequent":
@@ -112,22 +113,25 @@ class Sampling(Mechanism):
         if self.noise_counts:
             parameters |= {"noise_epsilon": self.noise_epsilon, "most_change": self.most_change}
         chance = self.delta if isinstance(self.b, LogOf) else min(self.delta, nextafter(-expm1(-b), 1.0))
-        appears = f"a user who is in the log appears in it with a probability of at most {chance:.6g}"
+        unit = unit_of(log)
+        appears = f"a {unit} that is in the log appears in it with a probability of at most {at_most(chance)}"
         guarantee = Guarantee(
             notion="sampling-step",
             epsilon=0.0,
             delta=chance,
+            neighbours="remove",
             proof="docs/guarantees.md#sampling",
             assumed_public=(
                 AT_LEAST_TWO_USERS,
                 "the counts x" if self.sampler == "multinomial" else "the rates r",
+                "δ, where it was looked for in the log",
                 "the figures of the record: of users and pairs, of the program's optimum, of the expected output",
             ),
             unprotected=(CHOSEN_FROM_THE_LOG,),
             caveats=(
-                f"Of the sampling step, with the counts x taken as public, {appears}, and removing her changes nothing "
-                "else.",
-                "The rows of one pseudonym are the true clicks of one person.",
+                f"Of the sampling step, with the counts x taken as public, {appears}, and removing that {unit} "
+                "changes nothing else.",
+                f"The rows of one pseudonym are the true clicks of one {unit}.",
                 *((NOISE_DOES_NOT_HELP,) if self.noise_counts else ()),
             ),
         )

@@ -61,7 +61,7 @@ class Zealous(Mechanism):
         if self.notion == "indistinguishable" and self.first_threshold not in (None, 1):
             raise InputError("the indistinguishable notion has the first threshold 1; leave out --first-threshold")
 
-    def plan(self, log: SearchLog | int | None = None) -> Plan:
+    def planned(self, log: SearchLog | int | None) -> Plan:
         assert self.neighbours is not None
         scale = calibrate.scale_for(self.epsilon, calibrate.changed_counts(self.per_user, self.neighbours))
         users = self._public_users(log) if self.notion == "probabilistic" or self.users is not None else None
@@ -91,7 +91,7 @@ class Zealous(Mechanism):
             neighbours=self.neighbours,
             proof=f"docs/guarantees.md#zealous-{self.notion}",
             assumed_public=tuple(public),
-            caveats=(_NOT_CLOSED,) if self.notion == "probabilistic" else (),
+            caveats=(_NOT_CLOSED, _SEED_PUBLISHED) if self.notion == "probabilistic" else (),
         )
         return Plan(self.method, str(self.item), parameters, guarantee)
 
@@ -162,4 +162,8 @@ class Zealous(Mechanism):
 _NOT_CLOSED = (
     "the probabilistic notion is not closed under post-processing; what is done with the release keeps the implied "
     "(ε,δ)-differential privacy"
+)
+_SEED_PUBLISHED = (
+    "the seed by which users' items were chosen is published (choice_seed), because the notion needs a choice that is "
+    "known; it protects nobody, unlike the noise"
 )

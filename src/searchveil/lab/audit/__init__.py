@@ -140,7 +140,7 @@ def _nothing_to_audit(mechanism: Mechanism) -> AuditReport | None:
     why = ""
     if plan.guarantee.notion == "sampling-step":
         why = "It promises something of one step only, and what the log decides before that is taken as public."
-    elif not plan.guarantee.is_private:
+    elif plan.guarantee.notion == "none":
         why = "It claims no differential privacy: its ε is infinite, and no log refutes that."
     elif plan.guarantee.unprotected:
         why = (

@@ -1,8 +1,7 @@
 """What a release folder says was published and promised."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
-from math import inf
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ class Published:
 def published(folder: Path) -> Published:
     record = release_record(folder)
     try:
-        guarantee = _guarantee(record["guarantee"])
+        guarantee = Guarantee.from_json(record["guarantee"])
         return Published(
             method=record["method"],
             item=record["item"],
@@ -40,12 +39,3 @@ def published(folder: Path) -> Published:
             f"{folder / 'guarantee.json'} does not say what was published and promised; make the folder anew with "
             "searchveil release"
         ) from problem
-
-
-def _guarantee(record: Mapping[str, Any]) -> Guarantee:
-    known: dict[str, Any] = {field.name: record[field.name] for field in fields(Guarantee) if field.name in record}
-    if known.get("epsilon", 0) is None:  # JSON has no infinity
-        known["epsilon"] = inf
-    for name, value in known.items():
-        known[name] = tuple(value) if isinstance(value, list) else value
-    return Guarantee(**known)

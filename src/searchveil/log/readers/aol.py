@@ -17,9 +17,12 @@ def has_header(source: Source) -> bool:
     return source.first_lines(1) == [HEADER]
 
 
+def declared(head: bytes, name: str) -> bool:
+    return first_lines(head, 1) == [HEADER]
+
+
 def recognises(head: bytes, name: str) -> bool:
-    lines = first_lines(head)
-    return lines[:1] == [HEADER] or mostly(_ROW, lines)
+    return declared(head, name) or mostly(_ROW, first_lines(head))
 
 
 def parse(shop: Workshop, request: Request) -> Parsed:
@@ -32,4 +35,4 @@ def parse(shop: Workshop, request: Request) -> Parsed:
     return stage(shop, *parts).parsed()
 
 
-READER = Reader("aol", recognises, parse)
+READER = Reader("aol", recognises, parse, declared=declared)

@@ -31,3 +31,4 @@ class Reader:
     parse: Callable[[Workshop, Request], Parsed] | None  # None: the engine reads the files in place
     options: Mapping[str, str] = field(default_factory=dict)  # name -> what it does
     takes_columns: bool = False
+    declared: Callable[[bytes, str], bool] = lambda head, name: False  # recognised without looking at any row

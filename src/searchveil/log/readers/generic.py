@@ -1,6 +1,7 @@
 """CSV, TSV, JSON lines and Parquet of any layout: which column is which is told, or guessed from its name."""
 
 import csv
+import re
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -9,18 +10,15 @@ import ibis.expr.types as ir
 from searchveil.engine import Engine
 from searchveil.errors import InputError
 from searchveil.log.readers.base import Reader, Request
-from searchveil.log.readers.jsonlines import MALFORMED, first_objects, json_lines, keys_of, path_of
+from searchveil.log.readers.jsonlines import MALFORMED, first_objects, json_lines, path_of
 from searchveil.log.readers.source import Source, first_lines
-from searchveil.log.readers.staging import Layout, Parsed, Part, Workshop, identifier, stage
+from searchveil.log.readers.staging import BROKEN_QUOTES, Layout, Parsed, Part, Remarks, Workshop, identifier, stage
 from searchveil.log.readers.times import bad_time, time_sql
 from searchveil.log.schema import COLUMNS, Problem
 
 # Names seen in the wild, compared without case, spaces, dots, hyphens and underscores; the first match wins.
 USUAL_NAMES: Mapping[str, Sequence[str]] = {
-    "user": (
-        *("user", "userid", "anonid", "uid", "username", "clientid", "visitorid", "idvisitor", "deviceid", "cookie"),
-        *("cookieid", "sessionid", "session"),
-    ),
+    "user": ("user", "userid", "anonid", "uid", "username", "clientid", "visitorid", "idvisitor", "deviceid"),
     "query": (
         "query",
         "userquery",
@@ -37,6 +35,9 @@ USUAL_NAMES: Mapping[str, Sequence[str]] = {
     "url": ("url", "clickurl", "clickedurl", "link", "docid", "documentid", "objectid"),
 }
 REQUIRED = ("user", "query")
+# Never taken for a user without being told: one person has many.
+LESS_THAN_A_USER = ("sessionid", "session", "cookieid", "cookie")
+_UNITS = re.compile(r"(?P<session>sess)|(?P<visit>visit(?!or))|(?P<cookie>cookie)|(?P<device>device)|(?P<user>user)")
 
 
 def match_columns(present: Sequence[str], told: Mapping[str, str], where: str) -> dict[str, str]:
@@ -52,10 +53,27 @@ def match_columns(present: Sequence[str], told: Mapping[str, str], where: str) -
         guess = next((free[name] for name in usual if name in free), None)
         if ours not in matched and guess is not None:
             matched[ours] = guess
+    if "user" not in matched:
+        _refuse_less_than_a_user(free, present, where)
     missing = [f"--column {ours}=NAME" for ours in REQUIRED if ours not in matched]
     if missing:
         raise InputError(f"{where}: which column is it? type {' '.join(missing)}, a NAME out of {', '.join(present)}")
     return {ours: matched[ours] for ours in COLUMNS if ours in matched}
+
+
+def _refuse_less_than_a_user(free: Mapping[str, str], present: Sequence[str], where: str) -> None:
+    column = next((free[name] for name in LESS_THAN_A_USER if name in free), None)
+    if column is not None:
+        raise InputError(
+            f"{where}: which column is the user? type --column user=NAME, a NAME out of {', '.join(present)}; "
+            f"with --column user={column}, a guarantee is per {unit_of(column)}, not per person"
+        )
+
+
+def unit_of(column: str) -> str:
+    """What a column holds the ids of, by the last telling word in its name: user_session_id those of sessions."""
+    words = [match.lastgroup or "user" for match in _UNITS.finditer(_plain(column))]
+    return words[-1] if words else "user"
 
 
 def _plain(name: str) -> str:
@@ -85,13 +103,24 @@ def _parse_separated(shop: Workshop, request: Request, delimiter: str, quote: st
     quote = _one_character(request, "quote", quote)
     has_header = request.choice("header", ("yes", "no")) == "yes"
     parts = []
+    units: dict[str, str] = {}  # unit -> the first file with it
     for names, sources in _by_columns(request.sources, delimiter, quote, has_header).items():
         matched = match_columns(names, request.columns, sources[0].path)
         layout = Layout(dict.fromkeys(names, "VARCHAR"), delimiter, quote, has_header)
         outputs, checks = _outputs_and_checks({k: identifier(v) for k, v in matched.items()}, request.options)
         parts.append(Part(layout, sources, outputs, checks))
+        units.setdefault(unit_of(matched["user"]), sources[0].path)
     _same_outputs(parts)
-    return stage(shop, *parts).parsed()
+    if len(units) > 1:
+        described = " but ".join(f"{path} is one of {unit}s" for unit, path in units.items())
+        raise InputError(f"{described}; read them apart, or type --column user=NAME")
+    staged = stage(shop, *parts)
+    public = [] if has_header else ["the number of columns, told from the first row"]
+    if BROKEN_QUOTES in staged.tally.rows:
+        public.append("that broken quotes did not swallow other users' rows")
+    elif quote:
+        public.append("that quotes are well-formed: a broken one can swallow rows of others")
+    return staged.parsed(next(iter(units)), public)
 
 
 def _one_character(request: Request, option: str, usual: str) -> str:
@@ -141,23 +170,42 @@ def _parse_tsv(shop: Workshop, request: Request) -> Parsed:
 
 
 def _parse_jsonl(shop: Workshop, request: Request) -> Parsed:
-    keys = list(dict.fromkeys(key for source in request.sources for key in keys_of(source)))
+    looked_at = [value for source in request.sources for value in first_objects(source.first_lines())]
+    keys = list(dict.fromkeys(key for value in looked_at for key in value))
     told = {ours: name for ours, name in request.columns.items() if name in keys or "." not in name}
     nested = {
         ours: name for ours, name in request.columns.items() if ours not in told
     }  # session.id: an id in a session
     matched = match_columns([*keys, *nested.values()], told | nested, request.sources[0].path)
+    if "user" not in request.columns:
+        _refuse_unless_everywhere(matched["user"], looked_at, request.sources[0].path)
     paths = [path_of(*name.split(".")) if name in nested.values() else path_of(name) for name in matched.values()]
     texts = {ours: f"nullif(found[{i}], '')" for i, ours in enumerate(matched, 1)}
     outputs, checks = _outputs_and_checks(texts, request.options)
     nul = {"NUL byte": f"contains({texts['query']}, chr(0)) or contains({texts['user']}, chr(0))"}
-    return stage(shop, Part(json_lines(paths), request.sources, outputs, MALFORMED | checks | nul)).parsed()
+    staged = stage(shop, Part(json_lines(paths), request.sources, outputs, MALFORMED | checks | nul))
+    return staged.parsed(unit_of(matched["user"]), _guessed(matched, request.columns))
+
+
+def _refuse_unless_everywhere(key: str, looked_at: Sequence[Mapping[str, Any]], where: str) -> None:
+    """Absent keys are left out of JSON: a key that some rows lack may be there for the sake of a single user."""
+    if not all(key in value for value in looked_at):
+        raise InputError(
+            f"{where}: some of the first rows have '{key}' and some have not; if it is the user, type "
+            f"--column user={key}, otherwise --column user=NAME"
+        )
+
+
+def _guessed(matched: Mapping[str, str], told: Mapping[str, str]) -> list[str]:
+    """Keys are part of the rows, no header: which ones were there to choose from is told from rows."""
+    guesses = [f"{ours} ({matched.get(ours, 'none')})" for ours in COLUMNS if ours not in told]
+    return [f"which keys hold {', '.join(guesses)}, told from the first rows"] if guesses else []
 
 
 # Parquet
 
 
-def read_parquet(engine: Engine, request: Request) -> tuple[ir.Table, tuple[Problem, ...]]:
+def read_parquet(engine: Engine, request: Request) -> tuple[ir.Table, Remarks]:
     """The files in place, nothing staged: rows without a user or a query are counted from the files' statistics."""
     paths = [source.path for source in request.sources]
     try:
@@ -179,7 +227,7 @@ def read_parquet(engine: Engine, request: Request) -> tuple[ir.Table, tuple[Prob
             problems += [Problem(f"no {column}", rows)] if rows else []
     if problems:
         table = table.filter(table.user.notnull(), table["query"].notnull())
-    return table, tuple(problems)
+    return table, Remarks(tuple(problems), unit_of(matched["user"]))
 
 
 def _typed(column: ir.Column, ours: str, where: str) -> ir.Value:
@@ -202,15 +250,20 @@ def _typed(column: ir.Column, ours: str, where: str) -> ir.Value:
 
 def _header_names_a_log(head: bytes, delimiter: str) -> bool:
     names = {_plain(name.strip('"')) for line in first_lines(head, 1) for name in line.split(delimiter)}
-    return all(names & set(USUAL_NAMES[column]) for column in REQUIRED)
+    usual = {"user": {*USUAL_NAMES["user"], *LESS_THAN_A_USER}, "query": {*USUAL_NAMES["query"]}}
+    return all(names & usual[column] for column in REQUIRED)
 
 
-def _recognises_csv(head: bytes, name: str) -> bool:
+def _declared_csv(head: bytes, name: str) -> bool:
     return _named(name, ".csv") or _header_names_a_log(head, ",")
 
 
+def _declared_tsv(head: bytes, name: str) -> bool:
+    return _header_names_a_log(head, "\t")
+
+
 def _recognises_tsv(head: bytes, name: str) -> bool:
-    return _named(name, ".tsv") or _header_names_a_log(head, "\t")
+    return _named(name, ".tsv") or _declared_tsv(head, name)
 
 
 def _recognises_jsonl(head: bytes, name: str) -> bool:
@@ -239,7 +292,7 @@ _SEPARATED: dict[str, Any] = {
     },
     "takes_columns": True,
 }
-CSV = Reader("csv", _recognises_csv, _parse_csv, **_SEPARATED)
-TSV = Reader("tsv", _recognises_tsv, _parse_tsv, **_SEPARATED)
+CSV = Reader("csv", _declared_csv, _parse_csv, declared=_declared_csv, **_SEPARATED)
+TSV = Reader("tsv", _recognises_tsv, _parse_tsv, declared=_declared_tsv, **_SEPARATED)
 JSONL = Reader("jsonl", _recognises_jsonl, _parse_jsonl, _TIME_FORMAT, takes_columns=True)
-PARQUET = Reader("parquet", _recognises_parquet, None, takes_columns=True)
+PARQUET = Reader("parquet", _recognises_parquet, None, takes_columns=True, declared=_recognises_parquet)

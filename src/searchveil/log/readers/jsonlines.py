@@ -4,7 +4,6 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from searchveil.log.readers.source import Source
 from searchveil.log.readers.staging import Layout, literal
 
 MALFORMED = {
@@ -34,7 +33,3 @@ def first_objects(lines: Sequence[str]) -> list[dict[str, Any]]:
         if isinstance(value, dict):
             objects.append(value)
     return objects
-
-
-def keys_of(source: Source) -> list[str]:
-    return list(dict.fromkeys(key for value in first_objects(source.first_lines()) for key in value))

@@ -34,16 +34,21 @@ def recognises(head: bytes, name: str) -> bool:
 
 def parse(shop: Workshop, request: Request) -> Parsed:
     asked = request.choice("encoding", ENCODINGS)
-    parts = []
+    parts, public = [], []
     for encoding in ("utf-8", "gb18030"):  # gb18030 is GBK with what later logs added
         files = [s for s in request.sources if (_encoding(s) if asked == "auto" else _codec(asked)) == encoding]
         if files:
             parts.append(Part(Layout(COLUMNS, encoding=encoding), files, OUTPUTS, CHECKS))
-    return stage(shop, *parts).parsed()
+            public += [] if asked != "auto" else [f"the encoding {_named(encoding)}, told from the first rows"]
+    return stage(shop, *parts).parsed(taken_as_public=public)
 
 
 def _codec(name: str) -> str:
     return "gb18030" if name == "gbk" else name
+
+
+def _named(codec: str) -> str:
+    return "gbk" if codec == "gb18030" else codec
 
 
 def _encoding(source: Source) -> str:

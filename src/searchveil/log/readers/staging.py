@@ -13,18 +13,22 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from searchveil.errors import InputError
+from searchveil.errors import InputError, was_interrupted
 from searchveil.log.readers.lines import CleanText, clean_text, nth_left
 from searchveil.log.readers.source import Source
 from searchveil.log.schema import Problem
 
 SHOWN = 5  # how many places of each problem are named
 
+BROKEN_QUOTES = "broken quotes; rows after it may be missing too"
+BROKEN_XML = "broken XML; the rest of the file is not read"
+NOT_OF_ONE_ROW = (BROKEN_QUOTES, BROKEN_XML)  # faults of one row that may take others with it, nobody knows how many
+
 # What DuckDB calls it, the worst first: a line is counted once, under the worst of its faults.
 REFUSALS = {
     "INVALID ENCODING": "invalid UTF-8",
     "LINE SIZE OVER MAXIMUM": "line longer than 1 MiB",
-    "UNQUOTED VALUE": "broken quotes",
+    "UNQUOTED VALUE": BROKEN_QUOTES,
     "TOO MANY COLUMNS": "wrong number of columns",
     "MISSING COLUMNS": "wrong number of columns",
     "CAST": "bad {column}",
@@ -78,11 +82,20 @@ class Workshop:
 
 
 @dataclass(frozen=True)
+class Remarks:
+    """What is to be said of a reading besides its rows; SearchLog tells what each is."""
+
+    problems: tuple[Problem, ...] = ()
+    unit: str = "user"
+    taken_as_public: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
 class Parsed:
     """A table inside the parsing DuckDB. `problem`, where it has that column, is NULL for the rows of the log."""
 
     table: str
-    problems: tuple[Problem, ...] = ()
+    remarks: Remarks = Remarks()
 
 
 @dataclass
@@ -176,7 +189,8 @@ class Tally:
 
     def problems(self) -> tuple[Problem, ...]:
         return tuple(
-            Problem(reason, rows, tuple(self.first[reason][:SHOWN])) for reason, rows in self.rows.most_common()
+            Problem(reason, rows, tuple(self.first[reason][:SHOWN]), reason in NOT_OF_ONE_ROW)
+            for reason, rows in self.rows.most_common()
         )
 
 
@@ -196,8 +210,8 @@ class Staged:
     scans: list[Scan]
     tally: Tally
 
-    def parsed(self) -> Parsed:
-        return Parsed(self.table, self.tally.problems())
+    def parsed(self, unit: str = "user", taken_as_public: Iterable[str] = ()) -> Parsed:
+        return Parsed(self.table, Remarks(self.tally.problems(), unit, tuple(taken_as_public)))
 
 
 def stage(shop: Workshop, *parts: Part) -> Staged:
@@ -209,7 +223,7 @@ def stage(shop: Workshop, *parts: Part) -> Staged:
     try:
         shop.run(f"create temp table {table} as {selects}")
     except Exception as problem:
-        if str(problem) == "Query interrupted":  # Ctrl-C, not a bad file
+        if was_interrupted(problem):  # not a bad file
             raise
         first_line = str(problem).split("\n")[0]
         named = ", ".join(file.source.shown for _, scan in scans for file in scan.files)

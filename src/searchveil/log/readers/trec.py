@@ -1,8 +1,8 @@
 """TREC Session Track: XML of sessions, their interactions and the clicks on results.
 
-The user is the session's userid or, where there is none (2011 and 2012), the session's number. Times are clock times
-in 2011 and 2012, put on 1 January 1970 where no date is given, and seconds from the session's start in 2013, which
-count from 1 January 1970. A time of -1 or NA is unknown: the row stays, without a time.
+The user is the session's userid or, where there is none (2011 and 2012), the session's number; the log is then one of
+sessions. Times are clock times in 2011 and 2012, put on 1 January 1970 where no date is given, and seconds from the
+session's start in 2013, which count from 1 January 1970. A time of -1 or NA is unknown: the row stays, without a time.
 """
 
 import re
@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from searchveil.log.readers.base import Reader, Request
 from searchveil.log.readers.source import Source
-from searchveil.log.readers.staging import Parsed, Tally, Workshop
+from searchveil.log.readers.staging import BROKEN_XML, Parsed, Remarks, Tally, Workshop
 
 TYPES: dict[str, pa.DataType] = {
     "user": pa.string(),
@@ -40,18 +40,27 @@ def recognises(head: bytes, name: str) -> bool:
 
 def parse(shop: Workshop, request: Request) -> Parsed:
     tally = Tally()
-    batches = pa.RecordBatchReader.from_batches(SCHEMA, _batches(request, tally))
+    units: set[str] = set()
+    batches = pa.RecordBatchReader.from_batches(SCHEMA, _batches(request, tally, units))
     table = "parsed_sessions"
     shop.connection.register("sessions", batches)
     shop.run(f"create or replace temp table {table} as select * from sessions")
     shop.connection.unregister("sessions")
-    return Parsed(table, tally.problems())
+    whole = (
+        "that broken XML did not cut off other users' rows"
+        if BROKEN_XML in tally.rows
+        else "that the XML is well-formed: nothing after a fault is read"
+    )
+    unit = "session" if "session" in units else "user"
+    public = ("whether every session has a userid, told from all of them", whole)
+    return Parsed(table, Remarks(tally.problems(), unit, public))
 
 
-def _batches(request: Request, tally: Tally) -> Iterator[pa.RecordBatch]:
+def _batches(request: Request, tally: Tally, units: set[str]) -> Iterator[pa.RecordBatch]:
     rows: list[Row] = []
     for source in request.sources:
         for number, session in enumerate(_sessions(source, tally), 1):
+            units.add("user" if session.get("userid") else "session")
             rows += _rows_of(session, source, tally)
             if number % _SESSIONS_PER_BATCH == 0:
                 yield _batch(rows)
@@ -81,7 +90,7 @@ def _sessions(source: Source, tally: Tally) -> Iterator[ET.Element]:
     except ET.ParseError as problem:
         # What follows cannot be read, and how many sessions that is cannot be known.
         line, _ = problem.position
-        tally.add("broken XML; the rest of the file is not read", 1, [f"{source.shown}:{line}"])
+        tally.add(BROKEN_XML, 1, [f"{source.shown}:{line}"])
 
 
 def _well_formed_pieces(source: Source) -> Iterator[bytes]:

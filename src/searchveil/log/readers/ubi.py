@@ -1,10 +1,14 @@
-"""OpenSearch User Behavior Insights 1.3: ubi_queries, and ubi_events with the clicks, as one JSON object per line."""
+"""OpenSearch User Behavior Insights 1.3: ubi_queries, and ubi_events with the clicks, as one JSON object per line.
+
+A query_id is made by its client, and nothing keeps two clients from using the same one. A query is therefore known by
+its client_id and its query_id together: no client's rows can touch those of another.
+"""
 
 from searchveil.errors import InputError
 from searchveil.log.readers.base import Reader, Request
 from searchveil.log.readers.jsonlines import MALFORMED, first_objects, json_lines, path_of
 from searchveil.log.readers.source import Source, first_lines
-from searchveil.log.readers.staging import Parsed, Part, Staged, Tally, Workshop, literal, stage
+from searchveil.log.readers.staging import Parsed, Part, Remarks, Staged, Tally, Workshop, literal, stage
 from searchveil.log.readers.times import bad_time, time_sql
 from searchveil.log.schema import Problem
 
@@ -42,29 +46,31 @@ def parse(shop: Workshop, request: Request) -> Parsed:
         raise InputError(f"{events[0].path} holds UBI events only; name the file with ubi_queries as well")
     if user != "client_id" and not events:
         raise InputError(f"--reader-option user={user}: only ubi_events has it; name that file as well")
+    public = ["which files hold queries and which events, told from their first rows"]
     asked = _stage_queries(shop, queries, user_is_in_events=user != "client_id")
     if not events:
-        return asked.parsed()
+        return asked.parsed(taken_as_public=public)
     click = request.options.get("click", "click")
     happened = _stage_events(shop, events, click)
     joined = _join(shop, asked, happened, user, click)
     _count_unmatched(shop, asked, happened)
-    return Parsed(joined, _combined(asked.tally, happened.tally, _users_missing(shop, joined, user)))
+    problems = _combined(asked.tally, happened.tally, _users_in_doubt(shop, joined, user))
+    if user != "client_id":
+        public.append(f"that the events of a client's query all name the same {user}")
+    return Parsed(joined, Remarks(problems, "session" if user == "session_id" else "user", tuple(public)))
 
 
 def _stage_queries(shop: Workshop, files: list[Source], user_is_in_events: bool) -> Staged:
     query_id, client, text, _ = (f"nullif(found[{i}], '')" for i in range(1, len(QUERY) + 1))
     checks = dict(MALFORMED)
     if user_is_in_events:
-        checks["no query_id"] = f"{query_id} is null"
+        checks |= {"no query_id": f"{query_id} is null", "no client_id": f"{client} is null"}
     else:
         checks["no user"] = f"{client} is null"
     checks |= {"no query": f"{text} is null", "NUL byte": f"contains({text}, chr(0))", "bad time": bad_time(QUERY_TIME)}
-    outputs = {"user": client, "query": text, "time": QUERY_TIME}
-    if user_is_in_events:
-        outputs["user"] = "null::varchar"
+    outputs = {"user": client, "query": text, "time": QUERY_TIME, "query_id": query_id}
     layout = json_lines([path_of(key) for key in QUERY])
-    return stage(shop, Part(layout, files, outputs | {"query_id": query_id}, checks))
+    return stage(shop, Part(layout, files, outputs, checks))
 
 
 def _stage_events(shop: Workshop, files: list[Source], click: str) -> Staged:
@@ -78,47 +84,66 @@ def _stage_events(shop: Workshop, files: list[Source], click: str) -> Staged:
     checks = MALFORMED | {
         "no action_name": f"{action} is null",
         "click without a query_id": f"{action} = {literal(click)} and {query_id} is null",
+        "event without a client_id": f"{query_id} is not null and {client} is null",
         "bad rank": f"{ordinal} is not null and {rank} is null",
     }
     return stage(shop, Part(json_lines(paths), files, outputs | {"rank": rank, "url": url}, checks))
 
 
 def _join(shop: Workshop, asked: Staged, happened: Staged, user: str, click: str) -> str:
-    """One row for each click, and one for each query without; clicks belong to the first query of their query_id."""
+    """One row for each click, and one for each query without; `ids` says how many users the query's events name.
+
+    Clicks belong to the first of the queries that a client sent with their query_id.
+    """
     joined = f"{asked.table}_joined"
     events = f"(select * from {happened.table} where problem is null)"
+    if user == "client_id":
+        known, ids, named = "q.user", "1", ""
+    else:
+        known, ids = "u.known", "coalesce(u.ids, 0)"
+        named = f"""
+            left join (select client_id, query_id, min({user}) as known, count(distinct {user}) as ids
+                       from {events} group by all) u
+                on u.client_id = q.user and u.query_id = q.query_id"""
     shop.run(
         f"""
         create temp table {joined} as
-        select {"q.user" if user == "client_id" else "u.known"} as "user", q.query, q.time, e.rank, e.url
-        from (select *, row_number() over (partition by query_id order by time) as nth
+        select {known} as "user", q.query, q.time, e.rank, e.url, {ids} as ids
+        from (select *, row_number() over (partition by "user", query_id order by time, query) as nth
               from {asked.table} where problem is null) q
-        left join (select * from {events} where action = {literal(click)}) e on e.query_id = q.query_id and q.nth = 1
-        left join (select query_id, min({user}) as known from {events} group by query_id) u on u.query_id = q.query_id
+        left join (select * from {events} where action = {literal(click)}) e
+            on e.client_id = q.user and e.query_id = q.query_id and q.nth = 1
+        {named}
         """
     )
     return joined
 
 
 def _count_unmatched(shop: Workshop, asked: Staged, happened: Staged) -> None:
-    """Events of no known query: their clicks belong to no row."""
-    known = f"(select query_id from {asked.table} where query_id is not null)"
+    """Events of a query_id that their client has no query of: their clicks belong to no row."""
+    known = f'(select "user", query_id from {asked.table} where "user" is not null and query_id is not null)'
     ((rows,),) = shop.rows(
         f"select count(*) from {happened.table} "
-        f"where problem is null and query_id is not null and query_id not in {known}"
+        f"where problem is null and query_id is not null and (client_id, query_id) not in {known}"
     )
     if rows:
-        unknown = {"": f"nullif(found[1], '') is not null and found[1] not in {known}"}
+        query_id, client = (f"nullif(found[{EVENT.index(key) + 1}], '')" for key in ("query_id", "client_id"))
+        unknown = {"": f"{query_id} is not null and {client} is not null and ({client}, {query_id}) not in {known}"}
         first = [place for scan in happened.scans for place in scan.locate(unknown)[""]]
         happened.tally.add("event of an unknown query_id", rows, first)
 
 
-def _users_missing(shop: Workshop, joined: str, user: str) -> Tally:
+def _users_in_doubt(shop: Workshop, joined: str, user: str) -> Tally:
+    """Queries whose events name no user, or several: nobody may be chosen for them, so they are left out."""
     tally = Tally()
-    if user != "client_id":
-        ((rows,),) = shop.rows(f'select count(*) from {joined} where "user" is null')
-        shop.run(f'delete from {joined} where "user" is null')
-        tally.add(f"query without an event that names its {user}", rows)
+    for ids, reason in (
+        ("= 0", f"query without an event that names its {user}"),
+        ("> 1", f"query whose events name more than one {user}"),
+    ):
+        ((rows,),) = shop.rows(f"select count(*) from {joined} where ids {ids}")
+        tally.add(reason, rows)
+    if tally.rows:
+        shop.run(f"delete from {joined} where ids <> 1")
     return tally
 
 

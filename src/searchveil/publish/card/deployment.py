@@ -5,7 +5,6 @@ What only the publisher knows (who may access the log, why these parameters) is 
 
 from typing import Any
 
-from searchveil.privacy.guarantee import NEIGHBOURS_IN_WORDS
 from searchveil.publish.card.description import TO_FILL_IN, Description
 
 
@@ -22,7 +21,7 @@ def deployment(release: Description) -> dict[str, Any]:
             },
             "privacy_loss": {
                 "privacy_unit": guarantee.unit,
-                "privacy_unit_details": f"Adjacent logs differ by {NEIGHBOURS_IN_WORDS[guarantee.neighbours]}",
+                "privacy_unit_details": f"Adjacent logs differ by {guarantee.neighbours_in_words}",
                 "privacy_parameters": _parameters(release),
             },
             "deployment_model": {

@@ -1,13 +1,15 @@
 """The facts that every card repeats, gathered once."""
 
 from dataclasses import dataclass
-from math import exp, expm1
+from decimal import Context, Decimal
+from math import expm1
 
 import pyarrow as pa
 
 from searchveil.publish.mechanism import Plan
 
 TO_FILL_IN = "to be filled in by the publisher"
+EXACTLY = Context(prec=40, traps=[])  # far more digits than are printed, and infinity where there is no number
 
 
 @dataclass(frozen=True)
@@ -42,14 +44,15 @@ class Description:
         return "-".join("".join(letter if letter.isalnum() else " " for letter in words).split())
 
     @property
-    def factor(self) -> float:
+    def factor(self) -> Decimal:
         """e^ε: how much more likely one user can make any outcome (δ aside)."""
-        return exp(min(700.0, self.plan.guarantee.epsilon))
+        return EXACTLY.exp(Decimal(repr(float(self.plan.guarantee.epsilon))))
 
     @property
-    def most_it_can_tell(self) -> float:
-        """The belief, out of 1, to which an even guess about one user can be moved at most (δ aside)."""
-        return 1 / (1 + exp(-self.plan.guarantee.epsilon))
+    def most_it_can_tell(self) -> Decimal:
+        """The belief, in percent, to which an even guess about one user can be moved at most (δ aside)."""
+        opposite = EXACTLY.exp(Decimal(repr(-float(self.plan.guarantee.epsilon))))
+        return EXACTLY.divide(Decimal(100), EXACTLY.add(Decimal(1), opposite))
 
     @property
     def selection(self) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import yaml
 from jinja2 import Environment, StrictUndefined
 
-from searchveil.privacy.guarantee import NEIGHBOURS_IN_WORDS
+from searchveil.privacy.rounding import at_most
 from searchveil.publish.card.description import TO_FILL_IN, Description
 
 SIZES = {1_000: "n<1K", 10_000: "1K<n<10K", 100_000: "10K<n<100K", 10**6: "100K<n<1M", 10**7: "1M<n<10M"}
@@ -22,14 +22,13 @@ def readme(release: Description) -> str:
         lstrip_blocks=True,
         keep_trailing_newline=True,
     )
-    environment.filters["cell"] = _cell
+    environment.filters |= {"cell": _cell, "at_most": at_most}
     template = environment.from_string(files(__package__).joinpath("README.md.jinja").read_text("utf-8"))
     return template.render(
         header=yaml.safe_dump(_header(release), sort_keys=False, allow_unicode=True).strip(),
         release=release,
         plan=release.plan,
         guarantee=release.plan.guarantee,
-        neighbours=NEIGHBOURS_IN_WORDS[release.plan.guarantee.neighbours],
         to_fill_in=TO_FILL_IN,
     )
 
