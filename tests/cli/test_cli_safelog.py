@@ -208,7 +208,7 @@ def test_a_pool_of_one_query_is_a_pool(searchveil: Any, tmp_path: Path) -> None:
         (("pool", "--queries", "q.txt", "--release", "r", "--out", "p"), "name one source"),
         (("pool", "--queries", "none.txt", "--out", "p"), "none.txt"),
         (("pool", "--queries", "empty.txt", "--out", "p"), "has no query in it"),
-        (("pool", "--queries", "q.csv", "--out", "p"), "q.csv could not become a pool"),
+        (("pool", "--queries", "q.csv", "--out", "p"), "q.csv has no column 'query'"),
         (("pool", "--ngrams", "q.txt", "--out", "p"), "ends like a noun"),
         (("pool", "--ngrams", "zeros.txt", "--out", "p"), "zeros.txt"),
         (("pool", "--ngrams", "q.txt", "--size", "0", "--out", "p"), "at least one query, not 0"),

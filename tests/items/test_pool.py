@@ -121,7 +121,7 @@ def test_from_a_release_in_every_format(tmp_path: Path, format: str) -> None:
 def test_a_release_of_sessions_has_no_queries_to_make_a_pool_from(tmp_path: Path) -> None:
     data = pa.table({"session": pa.array([["a", "b"]]), "count": [9]})
     folder = Release({"data": data}, SafeLogSession(epsilon=1, delta=1e-6).plan()).write(tmp_path / "release")
-    with pytest.raises(InputError, match="could not become a pool") as refusal:
+    with pytest.raises(InputError, match="has no column 'query'; it has session, count") as refusal:
         QueryPool.from_release(folder, tmp_path / "pool.parquet")
     assert "\n" not in str(refusal.value)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["release"], "nothing is left behind"
@@ -186,7 +186,7 @@ def test_what_is_no_pool_is_refused_when_opened(tmp_path: Path) -> None:
     with pytest.raises(InputError, match=r"there is no pool .*make one with: searchveil pool --queries"):
         QueryPool.open(tmp_path / "none.parquet")
     pq.write_table(pa.table({"text": ["a"]}), tmp_path / "other.parquet")
-    with pytest.raises(InputError, match="has no column 'query'; it has text"):
+    with pytest.raises(InputError, match="is not a pool, which has a column 'query' and no other: text"):
         QueryPool.open(tmp_path / "other.parquet")
 
 
@@ -381,3 +381,20 @@ def test_three_hundred_thousand_pool_queries_and_only_survivors_leave_the_engine
     assert release.plan.parameters["expected_pool_slips"] == pytest.approx(expected, rel=1e-3)
     assert max(fetched) < 100
     assert sum(drawn) < 100
+
+
+def test_a_column_may_be_called_query_in_capitals(tmp_path: Path) -> None:
+    (tmp_path / "list.tsv").write_text("Query\tfrequency\nweather\t9\nnews\t3\n")
+    made = QueryPool.from_file(tmp_path / "list.tsv", tmp_path / "pool.parquet")
+    assert QueryPool.open(made.path).size == 2
+
+
+def test_a_log_is_no_list_of_public_queries(tmp_path: Path) -> None:
+    """Nor is it a pool, when it is named as both by a slip of the hand."""
+    (tmp_path / "log.tsv").write_text("AnonID\tQuery\tQueryTime\n1\tmy name\t2006-03-01 00:00:00\n")
+    with pytest.raises(InputError, match=r"has a column 'AnonID', as logs have"):
+        QueryPool.from_file(tmp_path / "log.tsv", tmp_path / "pool.parquet")
+    assert not (tmp_path / "pool.parquet").exists()
+    pq.write_table(pa.table({"user": [1], "query": ["my name"]}), tmp_path / "log.parquet")
+    with pytest.raises(InputError, match=r"is not a pool, .*: user, query"):
+        QueryPool.open(tmp_path / "log.parquet")

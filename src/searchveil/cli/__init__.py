@@ -32,7 +32,8 @@ def main() -> NoReturn:
         _stop(f"{problem.filename or 'the output'}: {problem.strerror or problem}", 2)
     except Exception as problem:
         if hasattr(problem, "format_message"):  # the command line itself is wrong
-            _stop(f"{problem.format_message()} Try 'searchveil --help'.", 2)
+            asked = getattr(getattr(problem, "ctx", None), "command_path", None) or "searchveil"
+            _stop(f"{problem.format_message().rstrip('.')}. Try '{asked} --help'.", 2)
         if was_interrupted(problem):
             code = INTERRUPTED
         elif type(problem).__module__.split(".")[0] in ("duckdb", "_duckdb"):

@@ -18,6 +18,7 @@ from searchveil.engine import Engine
 from searchveil.errors import InputError
 from searchveil.items.item import normalize_query
 from searchveil.log.normalize import Normalization
+from searchveil.log.readers.generic import is_user_column
 from searchveil.privacy.guarantee import Guarantee
 from searchveil.whole import whole
 
@@ -58,15 +59,15 @@ class QueryPool:
             raise InputError(f"there is no file {source} to make a pool from")
         name = source.name.removesuffix(".gz")
         if name.endswith(".parquet"):
-            scan = f"select query from read_parquet({_quoted(source)})"
+            scan = f"from read_parquet({_quoted(source)})"
         elif name.endswith(".csv"):
-            scan = f"select query from read_csv({_quoted(source)}, all_varchar = true, header = true, delim = ',')"
+            scan = f"from read_csv({_quoted(source)}, all_varchar = true, header = true, delim = ',')"
         elif name.endswith(".tsv"):
             as_it_is = "delim = '\t', quote = '', escape = ''"
-            scan = f"select query from read_csv({_quoted(source)}, all_varchar = true, header = true, {as_it_is})"
+            scan = f"from read_csv({_quoted(source)}, all_varchar = true, header = true, {as_it_is})"
         else:
             one_column = "columns = {'query': 'VARCHAR'}, delim = '\x01', quote = '', escape = '', header = false"
-            scan = f"select query from read_csv({_quoted(source)}, {one_column})"
+            scan = f"from read_csv({_quoted(source)}, {one_column})"
         return cls._write(scan, Path(out), str(source))
 
     @classmethod
@@ -102,7 +103,7 @@ class QueryPool:
                 break
         import pyarrow as pa
 
-        return cls._write("select query from drawn", Path(out), str(source), drawn=pa.table({"query": sorted(queries)}))
+        return cls._write("from drawn", Path(out), str(source), drawn=pa.table({"query": sorted(queries)}))
 
     @classmethod
     def open(cls, path: str | Path) -> "QueryPool":
@@ -118,15 +119,15 @@ class QueryPool:
             raise InputError(
                 f"{path} is not a pool; make one with: searchveil pool --queries {path} --out P"
             ) from problem
-        if "query" not in columns:
-            raise InputError(f"{path} has no column 'query'; it has {', '.join(columns)}")
+        if columns != ["query"]:  # and not, by a slip of the hand, the log itself
+            raise InputError(f"{path} is not a pool, which has a column 'query' and no other: {', '.join(columns)}")
         pool = cls(path.resolve())  # an engine's workers may start elsewhere
         if pool.size == 0:
             raise InputError(f"the pool {path} is empty")
         return pool
 
     @classmethod
-    def _write(cls, select: str, out: Path, source: str, **tables: object) -> "QueryPool":
+    def _write(cls, scan: str, out: Path, source: str, **tables: object) -> "QueryPool":
         import duckdb
 
         if out.exists():
@@ -134,8 +135,9 @@ class QueryPool:
         with duckdb.connect() as engine:
             for name, table in tables.items():
                 engine.register(name, table)
-            distinct = f"select distinct query from ({select}) where regexp_matches(query, '[^\\s]') order by query"
+            distinct = f"select distinct query as \"query\" {scan} where regexp_matches(query, '[^\\s]') order by query"
             try:
+                _check_columns(engine.sql(f"{scan} limit 0").columns, source)
                 with whole(out) as partial:
                     engine.execute(f"copy ({distinct}) to {_quoted(partial)} (format parquet, compression zstd)")
                     if cls(partial).size == 0:
@@ -143,6 +145,17 @@ class QueryPool:
             except duckdb.Error as problem:
                 raise InputError(f"{source} could not become a pool: {str(problem).splitlines()[0]}") from problem
         return cls(out)
+
+
+def _check_columns(columns: list[str], source: str) -> None:
+    """A list of public queries has a column of them, and none that says whose they are."""
+    if "query" not in map(str.casefold, columns):
+        raise InputError(f"{source} has no column 'query'; it has {', '.join(columns)}")
+    users = [name for name in columns if is_user_column(name)]
+    if users:
+        raise InputError(
+            f"{source} has a column '{users[0]}', as logs have: a pool must be public before the log is looked at"
+        )
 
 
 def _check_private(folder: Path) -> None:

@@ -96,7 +96,7 @@ def _check_request(reader: Reader, request: Request) -> None:
             raise InputError(
                 f"{source.path}: is not a Parquet file; type another --format, one of {', '.join(READERS)}"
             )
-        if reader.parse is not None and Path(source.path).is_dir():
+        if Path(source.path).is_dir() and (reader.parse is not None or not any(Path(source.path).rglob("*.parquet"))):
             raise InputError(f"{source.path}: is a folder; name the files in it, for example '{source.path}/*'")
         if reader.parse is not None and "://" in source.path:
             raise InputError(f"{source.path}: only Parquet is read from afar; copy the file here first")

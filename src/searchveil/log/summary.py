@@ -16,6 +16,7 @@ WARNING = "private figures for the log's owner; no guarantee covers them, do not
 class LogSummary:
     source: str
     columns: tuple[str, ...]
+    unit: str  # what a user of this log really is
     rows: int
     users: int
     queries: int  # distinct, after normalisation
@@ -53,6 +54,7 @@ def summarize(log: SearchLog, gap_minutes: float = GAP_MINUTES) -> LogSummary:
     return LogSummary(
         source=log.source,
         columns=tuple(table.columns),
+        unit=log.unit,
         rows=int(figures["rows"]),
         users=int(figures["users"]),
         queries=int(engine.value(log.normalization.apply(table["query"]).nunique())),

@@ -223,7 +223,9 @@ class Ledger:
     def _cost(self, guarantee: Guarantee) -> Guarantee:
         """The guarantee as this ledger counts it: (ε,δ)-differential privacy under the ledger's neighbours."""
         if not (guarantee.is_private and 0 <= guarantee.epsilon < inf and guarantee.delta >= 0):
-            raise BudgetRefused("budget refused: a release without differential privacy has no finite cost")
+            raise BudgetRefused(
+                "budget refused: a release without differential privacy has no finite cost; leave out --ledger"
+            )
         if guarantee.neighbours == "replace-one" and self.neighbours == "add-remove":
             notion = "" if guarantee.notion == "approximate" else "--notion approximate "
             raise InputError(

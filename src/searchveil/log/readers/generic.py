@@ -76,6 +76,11 @@ def unit_of(column: str) -> str:
     return words[-1] if words else "user"
 
 
+def is_user_column(name: str) -> bool:
+    """Whether it is called as the columns of users usually are."""
+    return _plain(name) in (*USUAL_NAMES["user"], *LESS_THAN_A_USER)
+
+
 def _plain(name: str) -> str:
     return "".join(letter for letter in name.casefold() if letter not in " _-.@")
 

@@ -51,7 +51,7 @@ def mostly(row: re.Pattern[str], lines: Sequence[str]) -> bool:
 def find_sources(paths: str | Path | Sequence[str | Path]) -> list[Source]:
     """Every file meant by these paths and globs, in the order given, each once."""
     asked = [paths] if isinstance(paths, str | Path) else list(paths)
-    if not asked:
+    if not asked or "" in map(str, asked):  # an unset variable of the shell, which would mean the current folder
         raise InputError("no log was named; give at least one file")
     found: dict[str, Source] = {}
     for path in map(str, asked):
