@@ -63,4 +63,9 @@ def test_the_first_help_names_every_command(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("arguments", [("frobnicate",), ("attack", "frobnicate"), ("--frobnicate",)])
 def test_an_unknown_command_is_one_line(tmp_path: Path, arguments: tuple[str, ...]) -> None:
-    assert_refused(run(tmp_path, *arguments), "frobnicate", "searchveil --help")
+    where = " ".join(["searchveil", *arguments[:-1]])
+    assert_refused(run(tmp_path, *arguments), "frobnicate", f"{where} --help")
+
+
+def test_the_version_is_told(tmp_path: Path) -> None:
+    assert succeed(tmp_path, "--version").out.startswith("searchveil ")
