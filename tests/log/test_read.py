@@ -80,7 +80,7 @@ BAD_INPUT: list[tuple[Callable[[Path], Any], dict[str, Any], str]] = [
     (glob_of_nothing, {}, r"\*\.tsv: no file matches$"),
     (no_paths, {}, "no log was named"),
     (folder_itself, {"format": "aol"}, r"is a folder; name the files in it, for example '.*/\*'"),
-    (folder_itself, {}, "Parquet"),
+    (folder_itself, {}, r"is a folder; name the files in it, for example '.*/\*'"),
     (empty_file, {}, r"log\.tsv: is empty$"),
     (empty_file, {"format": "aol"}, r"no row could be read, it is empty$"),
     (header_alone, {}, "no row could be read"),
