@@ -40,6 +40,7 @@ PATIENCE = 0.1  # seconds for one neighbourhood; easy ones grow, hard ones shrin
 BRANCHES = 100  # users or pairs to look beyond when a neighbourhood grows: popular pairs lead everywhere
 NEARER = 1e-4  # what one more unit towards the total is worth, as a share of the largest gain
 WINDOW = 4  # how many units a count may move by in one step
+SOON_STUCK = 50_000  # entries up to which the search has tried everything nearby, and another start leads further
 SMALL = 5_000_000  # entries up to which filling takes about a second
 
 
@@ -102,12 +103,15 @@ def round_down_and_fill(
     began = monotonic()
     program = Program.of(counts, objective, b, total, most)
     x = repair(counts, "multinomial", np.minimum(round_down(relaxed.x), program.most), b)
-    filled = fill(program, program.shortened(x))
+    starts = [fill(program, program.shortened(x))]
     if program.rows.nnz <= SMALL:  # elsewhere the search has more use for the time
-        filled = max(filled, fill(program, np.zeros_like(x)), key=program.worth)
-    x = repair(counts, "multinomial", search(program, filled, until=began + seconds, seed=seed), b)
-    if x is not filled:
-        x = repair(counts, "multinomial", fill(program, x), b)
+        starts.append(fill(program, np.zeros_like(x)))
+    if program.rows.nnz > SOON_STUCK:
+        starts = [max(starts, key=program.worth)]
+    until = [began + seconds * turn / len(starts) for turn in range(1, len(starts) + 1)]
+    found = [search(program, start, until=end, seed=seed) for start, end in zip(starts, until, strict=True)]
+    x = repair(counts, "multinomial", max(found, key=program.worth), b)
+    x = repair(counts, "multinomial", fill(program, x), b)
     value, bound = objective.value(x.astype(np.float64)), relaxed.upper_bound
     if total is not None and x.sum() < total:
         bound = max(bound, _bound_of_fewer(counts, program, b))
