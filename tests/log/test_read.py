@@ -1,6 +1,7 @@
 """Wrong input gets one clear line; large input gets read; Spark reads the same rows as DuckDB."""
 
 import gzip
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -32,6 +33,11 @@ def glob_of_nothing(folder: Path) -> Any:
 
 def no_paths(folder: Path) -> Any:
     return []
+
+
+def pipe(folder: Path) -> Any:
+    os.mkfifo(folder / "pipe")
+    return folder / "pipe"
 
 
 def folder_itself(folder: Path) -> Any:
@@ -76,6 +82,7 @@ def not_parquet(folder: Path) -> Any:
 
 
 BAD_INPUT: list[tuple[Callable[[Path], Any], dict[str, Any], str]] = [
+    (pipe, {}, r"pipe: is a pipe or a device; write it to a file first$"),
     (missing_file, {}, r"absent\.tsv: no such file$"),
     (glob_of_nothing, {}, r"\*\.tsv: no file matches$"),
     (no_paths, {}, "no log was named"),

@@ -10,6 +10,7 @@ import pytest
 from searchveil.engine import Engine
 from searchveil.errors import InputError
 from searchveil.log import SearchLog
+from searchveil.log.schema import Problem
 from searchveil.privacy.ledger import Ledger
 from searchveil.publish.k_query import KQuery
 from searchveil.publish.korolova import Korolova
@@ -58,3 +59,12 @@ def test_a_ledger_does_not_add_up_users_and_sessions(duckdb_engine: Engine, tmp_
         Zealous(1, 1e-6).release(replace(log, unit="user"), ledger=ledger)
     Zealous(1, 1e-6).release(log, ledger=ledger)
     assert [entry.guarantee["unit"] for entry in ledger.spent().entries] == ["session", "session"]
+
+
+@pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: mechanism.method)
+def test_a_log_whose_users_took_rows_from_each_other_is_refused(duckdb_engine: Engine, mechanism: Mechanism) -> None:
+    """Its record would take as given what is known to be false; a bad row that took only itself is left out."""
+    own, others = Problem("bad time", 1), Problem("broken quotes", 1, and_more=True)
+    mechanism.release(replace(sessions(duckdb_engine), problems=(own,)))
+    with pytest.raises(InputError, match="left out at least 1 row: broken quotes, so no guarantee would hold"):
+        mechanism.release(replace(sessions(duckdb_engine), problems=(own, others)))

@@ -126,6 +126,7 @@ class Mechanism(ABC):
         source = source or Source()
         self.check(log)
         require_two_users(log)
+        require_rows_apart(log)
         plan = self.prepare(self.plan(log), source)
         entry = ledger.reserve(plan) if ledger is not None else None
         tables = self.publish(log, plan, source, progress)
@@ -137,6 +138,16 @@ class Mechanism(ABC):
 def unit_of(log: SearchLog | int | None) -> str:
     """What the log calls a user: a session, where that is all it knows."""
     return log.unit if isinstance(log, SearchLog) else "user"
+
+
+def require_rows_apart(log: SearchLog) -> None:
+    """Where a fault in one user's row took rows of others with it, what every guarantee takes as given is false."""
+    for problem in log.problems:
+        if problem.and_more:
+            raise InputError(
+                f"{log.source}: left out {problem}, so no guarantee would hold; mend the file, or read a CSV with "
+                "--reader-option quote=none"
+            )
 
 
 AT_LEAST_TWO_USERS = "that the log has at least two users"

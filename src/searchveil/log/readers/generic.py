@@ -12,7 +12,7 @@ from searchveil.errors import InputError
 from searchveil.log.readers.base import Reader, Request
 from searchveil.log.readers.jsonlines import MALFORMED, first_objects, json_lines, path_of
 from searchveil.log.readers.source import Source, first_lines
-from searchveil.log.readers.staging import BROKEN_QUOTES, Layout, Parsed, Part, Remarks, Workshop, identifier, stage
+from searchveil.log.readers.staging import Layout, Parsed, Part, Remarks, Workshop, identifier, stage
 from searchveil.log.readers.times import bad_time, time_sql
 from searchveil.log.schema import COLUMNS, Problem
 
@@ -121,9 +121,7 @@ def _parse_separated(shop: Workshop, request: Request, delimiter: str, quote: st
         raise InputError(f"{described}; read them apart, or type --column user=NAME")
     staged = stage(shop, *parts)
     public = [] if has_header else ["the number of columns, told from the first row"]
-    if BROKEN_QUOTES in staged.tally.rows:
-        public.append("that broken quotes did not swallow other users' rows")
-    elif quote:
+    if quote:  # said of every file: a record that told which ones have a broken quote would tell of somebody's row
         public.append("that quotes are well-formed: a broken one can swallow rows of others")
     return staged.parsed(next(iter(units)), public)
 

@@ -82,6 +82,8 @@ def _only_the_engine_can_open(path: str) -> bool:
 def _look_into(path: str) -> Source:
     if _only_the_engine_can_open(path):
         return Source(path)
+    if not Path(path).is_file():  # it is read more than once
+        raise InputError(f"{path}: is a pipe or a device; write it to a file first")
     try:
         with open(path, "rb") as file:
             gzipped = file.read(2) == GZIP_MAGIC

@@ -279,7 +279,7 @@ def _check_that_nothing_is_lost(staged: Staged, rows: int) -> None:
         names = ", ".join(file.source.shown for _, file in files)
         raise InputError(
             f"{names}: of {lines} lines, {lines - headers - left_out - rows} are neither read nor refused; "
-            "please report this with the file's first line"
+            "please report this with the file's format and size, and no row of it"
         )
 
 
