@@ -355,7 +355,7 @@ def test_the_report_is_plain_json_and_a_text(report: AuditReport) -> None:
     assert (record["verdict"], record["refuted"], record["runs"]) == ("not refuted", False, 24)
     assert [finding["canary"] for finding in record["findings"]] == ["unique", "far"]
     first, *rest = str(report).splitlines()
-    assert first.startswith("zealous claims ε = 1, δ = 0.05 (add-remove); 24 releases prove ε ≥ 0.00")
+    assert first.startswith("zealous claims ε = 1, δ = 0.05 (add-remove); 24 releases prove ε ≥ 0 at that δ")
     assert first.endswith("Not refuted; that is no proof that the claim is true.")
     assert rest[1].startswith("far (whose items many others have): ")
 

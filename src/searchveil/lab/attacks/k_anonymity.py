@@ -21,6 +21,7 @@ from searchveil.items import KEYWORD, QUERY
 from searchveil.log import SearchLog
 from searchveil.privacy.guarantee import Guarantee
 from searchveil.privacy.noise import Source
+from searchveil.privacy.rounding import at_most
 from searchveil.progress import Progress, silent
 from searchveil.publish.k_anonymity import searches_in_sessions
 from searchveil.publish.k_keyword import KKeyword
@@ -64,7 +65,7 @@ class Trial:
     def __str__(self) -> str:
         allowed = "nothing forbids it"
         if self.advantage_at_most < 1:
-            allowed = f"its guarantee allows {self.success_at_most:.0%}"
+            allowed = f"its guarantee allows {at_most(100 * self.success_at_most, 3)}%"
         return (
             f"{self.method}, {self.fake_accounts} fake accounts: {self.sign} in {self.seen_with_victim:.0%} of "
             f"releases with the victim, {self.seen_without_victim:.0%} without (runs: {self.runs}). "

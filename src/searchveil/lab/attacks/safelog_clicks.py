@@ -17,6 +17,7 @@ from searchveil.lab.estimate import epsilon_proved
 from searchveil.log import SearchLog
 from searchveil.privacy import calibrate, safelog
 from searchveil.privacy.noise import DiscreteLaplace, Source
+from searchveil.privacy.rounding import at_least, at_most
 from searchveil.progress import Progress, silent
 from searchveil.publish.safelog_click import SafeLogClick
 
@@ -46,9 +47,10 @@ class Outcome:
     def __str__(self) -> str:
         verdict = "REFUTED" if self.refuted else "not refuted"
         seen = f"{self.seen_with_victim} of {self.runs} releases with the victim, {self.seen_without_victim} without"
+        epsilon, delta = at_most(self.claimed_epsilon, 3), at_most(self.claimed_delta, 3)
         return (
-            f"{self.mechanism}: claims ε = {self.claimed_epsilon:.3g}, δ = {self.claimed_delta:.3g}; the click came "
-            f"out in {seen}: ε ≥ {self.epsilon_at_least:.2f} at 95 % confidence. {verdict}."
+            f"{self.mechanism}: claims ε = {epsilon}, δ = {delta}; the click came "
+            f"out in {seen}: ε ≥ {at_least(self.epsilon_at_least, 3)} at 95 % confidence. {verdict}."
         )
 
 

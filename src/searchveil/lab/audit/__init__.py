@@ -15,6 +15,7 @@ from searchveil.lab.audit.scenes import Canary, Shape, Stage, Watched, canaries_
 from searchveil.log import SearchLog
 from searchveil.privacy.guarantee import Guarantee
 from searchveil.privacy.noise import Source
+from searchveil.privacy.rounding import at_least, at_most
 from searchveil.progress import Progress, silent
 from searchveil.publish.mechanism import Mechanism
 
@@ -76,10 +77,9 @@ class AuditReport:
         if self.nothing_to_audit:
             return f"{self.method}: nothing to audit. {self.nothing_to_audit}"
         promise = self.guarantee
-        claim = f"{self.method} claims ε = {promise.epsilon:.4g}, δ = {promise.delta:.3g} ({promise.neighbours})"
-        proved = (
-            f"{self.runs} releases prove ε ≥ {self.epsilon_at_least:.2f} at that δ ({self.confidence:.4g} confidence)"
-        )
+        epsilon, delta = at_most(promise.epsilon, 4), at_most(promise.delta, 3)
+        claim = f"{self.method} claims ε = {epsilon}, δ = {delta} ({promise.neighbours})"
+        proved = f"{self.runs} releases prove ε ≥ {at_least(self.epsilon_at_least, 3)} at that δ ({self.confidence:.4g} confidence)"
         if self.refuted:
             verdict = f"REFUTED by {', '.join(self.refuted_by)}."
         else:
