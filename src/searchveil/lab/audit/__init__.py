@@ -79,7 +79,8 @@ class AuditReport:
         promise = self.guarantee
         epsilon, delta = at_most(promise.epsilon, 4), at_most(promise.delta, 3)
         claim = f"{self.method} claims ε = {epsilon}, δ = {delta} ({promise.neighbours})"
-        proved = f"{self.runs} releases prove ε ≥ {at_least(self.epsilon_at_least, 3)} at that δ ({self.confidence:.4g} confidence)"
+        shown = at_least(self.epsilon_at_least, 3)
+        proved = f"{self.runs} releases prove ε ≥ {shown} at that δ ({self.confidence:.4g} confidence)"
         if self.refuted:
             verdict = f"REFUTED by {', '.join(self.refuted_by)}."
         else:

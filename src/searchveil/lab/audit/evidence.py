@@ -11,7 +11,7 @@ from scipy.stats import beta
 
 from searchveil.lab.audit.scenes import Canary, Key, Watched
 from searchveil.lab.estimate import epsilon_proved
-from searchveil.privacy.rounding import at_least
+from searchveil.privacy import rounding
 
 PSEUDONYMS = {"user", "position", "rank", "time"}  # columns that are no part of what is published of an item
 CAUTION = 0.2  # a frequent event is taken for as rare as leaves it this chance to be seen so often
@@ -174,5 +174,5 @@ class Finding:
         first, second = ("with", "without") if self.with_her else ("without", "with")
         return (
             f"{self.canary} ({self.what}): {self.event} in {self.seen} of {self.runs} releases {first} her, "
-            f"{self.seen_by_neighbour} of {self.runs_of_neighbour} {second}: ε ≥ {at_least(self.epsilon_at_least, 3)}"
+            f"{self.seen_by_neighbour} of {self.runs_of_neighbour} {second}: ε ≥ {rounding.at_least(self.epsilon_at_least, 3)}"
         )
