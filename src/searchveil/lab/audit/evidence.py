@@ -172,7 +172,8 @@ class Finding:
 
     def __str__(self) -> str:
         first, second = ("with", "without") if self.with_her else ("without", "with")
+        proved = rounding.at_least(self.epsilon_at_least, 3)
         return (
             f"{self.canary} ({self.what}): {self.event} in {self.seen} of {self.runs} releases {first} her, "
-            f"{self.seen_by_neighbour} of {self.runs_of_neighbour} {second}: ε ≥ {rounding.at_least(self.epsilon_at_least, 3)}"
+            f"{self.seen_by_neighbour} of {self.runs_of_neighbour} {second}: ε ≥ {proved}"
         )
