@@ -1,8 +1,16 @@
 """The two ways searchveil says no, which the command line turns into one line and an exit code; and Ctrl-C."""
 
 
+def printable(text: str) -> str:
+    """Text as a terminal may be given it: names in files may hold codes that rewrite what it shows."""
+    return "".join(letter if letter.isprintable() else letter.encode("unicode_escape").decode() for letter in text)
+
+
 class SearchveilError(Exception):
     exit_code = 2
+
+    def __init__(self, message: str) -> None:
+        super().__init__(printable(message))
 
 
 class InputError(SearchveilError):

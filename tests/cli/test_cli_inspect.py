@@ -1,6 +1,7 @@
 """`searchveil inspect` counts what is in a log and tells which rows it could not read."""
 
 from pathlib import Path
+from typing import Any
 
 from commandline import assert_refused, demo_log, run, succeed
 
@@ -22,6 +23,17 @@ def test_the_figures_of_a_small_log(tmp_path: Path) -> None:
     assert {name: figures[name] for name in expected} == expected
     assert (figures["first_time"], figures["last_time"]) == ("2006-03-01 10:00:00", "2006-03-02 12:00:00")
     assert figures["rows_per_user"] == {"mean": 2, "median": 2, "p99": 2, "max": 2}
+
+
+def test_a_name_cannot_write_to_the_terminal(tmp_path: Path, searchveil: Any) -> None:
+    (tmp_path / "log\x1b[2J\x9b.tsv").write_text(AOL + "bad\n", encoding="utf-8")
+    for json in ([], ["--json"]):
+        said = searchveil("inspect", "log\x1b[2J\x9b.tsv", *json)
+        assert said.code == 0
+        assert "log\\" in said.out
+        assert all(line.isprintable() for line in (said.out + said.err).split("\n"))
+    said = searchveil("inspect", "absent\x1b[2J.tsv")
+    assert said.said == ["searchveil: absent\\x1b[2J.tsv: no file matches"]
 
 
 def test_normalising_is_an_option(tmp_path: Path) -> None:

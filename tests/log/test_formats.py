@@ -250,12 +250,12 @@ TREC_2012 = """<?xml version="1.0" encoding="UTF-8"?>
 
 
 def test_trec_clock_times_and_bare_ampersands(tmp_path: Path, duckdb_engine: Engine) -> None:
-    log = read_log(put(tmp_path / "s.xml", TREC_2012), engine=duckdb_engine)
+    log = read_log(put(tmp_path / "s.xml", TREC_2012), engine=duckdb_engine, options={"user": "session"})
     at = datetime(1970, 1, 1, 10, 0, 2, 250_000)
     assert rows_of(log) == [
-        ("1", "at&t phones", at, 1, "http://a/?x=1&y=2"),
-        ("1", "at&t phones", at, 2, "http://b"),
-        ("1", "phones", None, None, None),
+        ("1:1", "at&t phones", at, 1, "http://a/?x=1&y=2"),
+        ("1:1", "at&t phones", at, 2, "http://b"),
+        ("1:1", "phones", None, None, None),
     ]
 
 
@@ -268,18 +268,19 @@ def test_trec_2013_seconds_and_users(tmp_path: Path, duckdb_engine: Engine) -> N
     )
     log = read_log(put(tmp_path / "s.xml", text), engine=duckdb_engine)
     assert rows_of(log) == [
-        ("2", "d", None, None, None),
         ("u7", "a", datetime(1970, 1, 1, 0, 0, 12, 500_000), None, None),
         ("u7", "b", None, None, None),
     ]
     assert problems_of(log) == {
         "bad time": (1, ("s.xml: session 1",)),
         "no query": (1, ("s.xml: session 1",)),
+        "no userid; with --reader-option user=session each session is a user of its own": (1, ("s.xml: session 2",)),
     }
 
 
 def test_trec_broken_xml_is_said(tmp_path: Path, duckdb_engine: Engine) -> None:
-    log = read_log(put(tmp_path / "s.xml", TREC_2012.replace("</sessiontrack2012>", "<session")), engine=duckdb_engine)
+    path = put(tmp_path / "s.xml", TREC_2012.replace("</sessiontrack2012>", "<session"))
+    log = read_log(path, engine=duckdb_engine, options={"user": "session"})
     assert log.rows == 3
     assert problems_of(log) == {"broken XML; the rest of the file is not read": (1, ("s.xml:13",))}
 
@@ -346,6 +347,49 @@ def test_jsonl(tmp_path: Path, duckdb_engine: Engine) -> None:
     assert problems_of(log) == {"no query": (1, ("log.jsonl:2",)), "malformed JSON": (1, ("log.jsonl:3",))}
 
 
+@pytest.mark.parametrize("key", ["*", 'say "user"', "a\\b", "a/b", "a~b", "a.b", "0", "$"])
+def test_jsonl_any_key_may_be_the_user(tmp_path: Path, duckdb_engine: Engine, key: str) -> None:
+    path = put(tmp_path / "log.jsonl", json.dumps({key: "ann", "query": "shoe"}) + "\n")
+    assert rows_of(read_log(path, engine=duckdb_engine, columns={"user": key})) == [("ann", "shoe")]
+
+
+@pytest.mark.parametrize(
+    "deep", ['{"user": 8, "query": ' + "[" * 100_000 + "]" * 100_000 + "}", '{"a":' * 100_000, "[" * 900_000]
+)
+@pytest.mark.parametrize("first", [True, False])
+def test_jsonl_nested_deeply_is_that_rows_own(tmp_path: Path, duckdb_engine: Engine, deep: str, first: bool) -> None:
+    row = '{"user": 7, "query": "shoe"}\n'
+    path = put(tmp_path / "log.jsonl", deep + "\n" + row if first else row + deep + "\n")
+    log = read_log(path, engine=duckdb_engine, columns={"user": "user", "query": "query"})
+    assert ("7", "shoe") in rows_of(log)
+    assert log.rows + sum(problem.rows for problem in log.problems) == 2
+
+
+def test_csv_names_that_differ_in_case_are_two_columns(tmp_path: Path, duckdb_engine: Engine) -> None:
+    path = put(tmp_path / "log.csv", "user,User,query,\n1,2,shoe,\n")
+    assert rows_of(read_log(path, engine=duckdb_engine, columns={"user": "User"})) == [("2", "shoe")]
+
+
+FAR_AWAY = ["10000-01-01 00:00:00", "294247-01-10 04:00:54",
+            "0044-03-15 (BC) 00:00:00", "infinity", "-infinity"]  # fmt: skip
+
+
+@pytest.mark.parametrize("time", FAR_AWAY)
+@pytest.mark.parametrize("format", ["aol", "csv", "jsonl"])
+def test_times_that_cannot_be_computed_with_are_bad(
+    tmp_path: Path, duckdb_engine: Engine, time: str, format: str
+) -> None:
+    text = {
+        "aol": f"7\tshoe\t2006-03-01 07:17:12\t\t\n8\tshoe\t{time}\t\t\n",
+        "csv": f"user,query,time\n7,shoe,2006-03-01 07:17:12\n8,shoe,{time}\n",
+        "jsonl": '{"user": "7", "query": "shoe", "time": 1}\n'
+        + json.dumps({"user": 8, "query": "shoe", "time": time}) + "\n",
+    }[format]  # fmt: skip
+    log = read_log(put(tmp_path / "log", text), format=format, engine=duckdb_engine)
+    assert [row[0] for row in rows_of(log)] == ["7"]
+    assert problems_of(log).keys() == {"bad time"}
+
+
 def test_parquet_in_place(tmp_path: Path, engine: Engine) -> None:
     table = pa.table(
         {"uid": [1, 2, None, None], "q": ["a", None, "c", None], "n": pa.array([1, None, 2, 3], pa.int64())}
@@ -354,6 +398,23 @@ def test_parquet_in_place(tmp_path: Path, engine: Engine) -> None:
     log = read_log(tmp_path / "log.parquet", engine=engine, columns={"rank": "n"})
     assert rows_of(log) == [(1, "a", 1)]
     assert {p.reason: p.rows for p in log.problems} == {"no user": 2, "no query": 1}
+
+
+@pytest.mark.parametrize("name", ["log[1].parquet", "log?.parquet", "log{1,2}.parquet"])
+def test_parquet_whose_name_looks_like_a_pattern(tmp_path: Path, engine: Engine, name: str) -> None:
+    for path, query in (("log1.parquet", "other"), (name, "asked")):
+        pq.write_table(pa.table({"user": [1], "query": [query]}), tmp_path / path)
+    assert rows_of(read_log(tmp_path / name, engine=engine)) == [(1, "asked")]
+    for folder, query in (("log1", "other"), ("log[1]", "asked")):
+        (tmp_path / folder).mkdir()
+        pq.write_table(pa.table({"user": [1], "query": [query]}), tmp_path / folder / "part.parquet")
+    assert rows_of(read_log(tmp_path / "log[1]", engine=engine)) == [(1, "asked")]
+
+
+def test_parquet_whose_name_cannot_be_escaped(tmp_path: Path, duckdb_engine: Engine) -> None:
+    pq.write_table(pa.table({"user": [1], "query": ["a"]}), tmp_path / "log\\[1].parquet")
+    with pytest.raises(InputError, match="rename it"):
+        read_log(tmp_path / "log\\[1].parquet", engine=duckdb_engine)
 
 
 def test_parquet_of_another_type_is_refused(tmp_path: Path, duckdb_engine: Engine) -> None:

@@ -65,8 +65,55 @@ def broken_gzip(folder: Path) -> Any:
     return put(folder / "log.tsv.gz", gzip.compress(AOL_ROW * 1000)[:-20])
 
 
+def damaged_gzip(folder: Path) -> Any:
+    packed = bytearray(gzip.compress(b"".join(b"%d" % i + AOL_ROW for i in range(50_000))))
+    middle = len(packed) // 2
+    packed[middle : middle + 100] = bytes(letter ^ 255 for letter in packed[middle : middle + 100])
+    return put(folder / "log.tsv.gz", bytes(packed))
+
+
+def gzip_damaged_at_once(folder: Path) -> Any:
+    return put(folder / "log.tsv.gz", gzip.compress(AOL_ROW)[:10] + b"\xff" * 100)
+
+
 def no_user_column(folder: Path) -> Any:
     return put(folder / "log.csv", b"who,query,when\n1,a,b\n")
+
+
+def usual_columns(folder: Path) -> Any:
+    return put(folder / "log.csv", b"user,query,when\n1,a,b\n")
+
+
+def no_header(folder: Path) -> Any:
+    return put(folder / "log.csv", b"alice,my secret,2024-05-01\nbob,shoes,2024-05-01\n")
+
+
+def no_header_but_session(folder: Path) -> Any:
+    return put(folder / "log.csv", b"session,my secret,2024-05-01\nbob,shoes,2024-05-01\n")
+
+
+def one_name_twice_without_header(folder: Path) -> Any:
+    return put(folder / "log.csv", b"my secret,my secret\n1,a\n")
+
+
+def nul_in_header(folder: Path) -> Any:
+    return put(folder / "log.csv", b"user,query\0\n1,a\n2,b\n")
+
+
+def return_in_header(folder: Path) -> Any:
+    return put(folder / "log.csv", b"\ruser,query\n1,a\n2,b\n")
+
+
+def latin_header(folder: Path) -> Any:
+    return put(folder / "log.csv", b"user,query,caf\xe9\n1,a,b\n")
+
+
+def broken_header(folder: Path) -> Any:
+    return put(folder / "log.csv", b'user,"query"x\n1,a\n')
+
+
+def long_header(folder: Path) -> Any:
+    return put(folder / "log.csv", b"user,query," + b"x" * 70_000 + b"\n1,a,b\n")
 
 
 def two_formats(folder: Path) -> Any:
@@ -94,18 +141,43 @@ BAD_INPUT: list[tuple[Callable[[Path], Any], dict[str, Any], str]] = [
     (unknown_format, {}, r"type --format with one of aol, ubi, sogou"),
     (unknown_format, {"format": "aoll"}, r"--format aoll: it is one of auto, aol"),
     (utf_16, {}, "is UTF-16; type: iconv"),
-    (broken_gzip, {}, "cannot be read"),
-    (no_user_column, {}, r"log\.csv: which column is it\? type --column user=NAME, a NAME out of who, query, when"),
-    (no_user_column, {"columns": {"user": "id"}}, r"--column user=id: .* has no column 'id'; it has who, query, when"),
+    (broken_gzip, {}, r"log\.tsv\.gz: cannot be read to its end \("),
+    (damaged_gzip, {}, r"log\.tsv\.gz: cannot be read to its end \("),
+    (gzip_damaged_at_once, {}, r"log\.tsv\.gz: cannot be read to its end \("),
+    (no_user_column, {}, r"log\.csv: which column is it\? type --column user=NAME, a NAME out of the 3 in its first"),
+    (no_user_column, {"columns": {"user": "id"}}, r"--column user=id: .* has no column 'id'; it has the 3 in its"),
+    (usual_columns, {"columns": {"user": "id"}}, r"--column user=id: .* has no column 'id'; it has user, query, when$"),
     (
         no_user_column,
         {"columns": {"usr": "who"}},
         r"--column usr=who: 'usr' is not one of user, query, time, rank, url",
     ),
+    (
+        no_header,
+        {},
+        r"log\.csv: which column is it\? type --column user=NAME --column query=NAME, a NAME out of the 3 in",
+    ),
+    (
+        no_header,
+        {},
+        r"if that line is a row, add --reader-option header=no and type numbers: --column user=1 --column q",
+    ),
+    (no_header, {"columns": {"user": "id"}}, r"has no column 'id'; it has the 3 in its first line"),
+    (no_header_but_session, {}, r"which column is the user\? .* a NAME out of the 3 in its first line"),
+    (one_name_twice_without_header, {}, r"two columns of one name; .* if that line is a row, add --reader-option head"),
+    (nul_in_header, {}, r"log\.csv: its first line is no header: it holds NUL"),
+    (return_in_header, {}, r"log\.csv: its first line is no header"),
+    (latin_header, {}, r"log\.csv: its first line is no header"),
+    (broken_header, {}, r"log\.csv: its first line has broken quotes$"),
+    (long_header, {}, r"log\.csv: its first line is longer than 64 KiB$"),
+    (usual_columns, {"options": {"delimiter": "§"}}, r"--reader-option delimiter=§: it is one ASCII character"),
+    (usual_columns, {"options": {"delimiter": "\n"}}, r"--reader-option delimiter=\\n: it is one ASCII character"),
+    (usual_columns, {"options": {"quote": ","}}, r"--reader-option quote=,: the delimiter cannot be the quote"),
+    (usual_columns, {"options": {"time_format": "%s"}}, r"--reader-option time_format=%s: is no format of times"),
     (two_formats, {}, r"a\.tsv looks like aol but .*b\.csv like csv; name one with --format"),
     (header_alone, {"columns": {"user": "x"}}, r"--column is for csv, tsv, jsonl and parquet"),
     (header_alone, {"options": {"colour": "red"}}, r"--reader-option colour=red: aol has no such option; it has none"),
-    (repeated_column, {}, "two columns are named 'query'"),
+    (repeated_column, {}, "its first line has two columns named 'query'; rename one"),
     (not_parquet, {}, "cannot be read as Parquet"),
 ]
 
@@ -118,7 +190,8 @@ def test_bad_input_is_one_clear_line(
 ) -> None:
     with pytest.raises(InputError, match=message) as refused:
         read_log(make(tmp_path), engine=duckdb_engine, **arguments)
-    assert "\n" not in str(refused.value)
+    assert str(refused.value).isprintable()
+    assert "secret" not in str(refused.value)
     assert refused.value.exit_code == 2
 
 
@@ -127,7 +200,7 @@ EXAMPLES = {
     "ubi": b'{"query_id": "1", "user_query": "a", "client_id": "c", "timestamp": 1}\n',
     "sogou": "00:00:00\t29\t[中]\t1 1\thttp://a\n".encode("gbk"),
     "excite": b"29\t970916105432\tshoe\n",
-    "trec": b'<sessions><session num="1"><currentquery><query>a</query></currentquery></session></sessions>',
+    "trec": b'<sessions><session num="1" userid="u"><currentquery><query>a</query></currentquery></session></sessions>',
     "jsonl": b'{"user": 1, "query": "a"}\n',
     "tsv": b"user\tquery\n1\ta\n",
     "csv": b"user,query\n1,a\n",
@@ -143,6 +216,22 @@ def test_a_format_is_recognised_by_its_content_alone(
     log = read_log(path, engine=duckdb_engine)
     assert log.rows == 1
     assert next(name for name, reader in READERS.items() if reader.recognises(EXAMPLES[format], "log")) == format
+
+
+def test_names_in_files_cannot_write_to_the_terminal(tmp_path: Path, duckdb_engine: Engine) -> None:
+    path = put(tmp_path / "a\x1b[2J\u202e.csv", b"user,query\n1,a\n2\n")
+    log = read_log(path, engine=duckdb_engine)
+    assert log.source == f"{tmp_path}/a\\x1b[2J\\u202e.csv"
+    assert log.problems[0].first == ("a\\x1b[2J\\u202e.csv:3",)
+    keys = put(tmp_path / "log.jsonl", b'{"user": 1, "query\\u001b[2J": "a"}\n')
+    with pytest.raises(InputError, match=r"a NAME out of user, query\\x1b\[2J$"):
+        read_log(keys, engine=duckdb_engine)
+    told = {"query": "query\x1b[2J", "user": "user"}
+    log = read_log(keys, engine=duckdb_engine, columns=told)
+    assert log.rows == 1
+    columns = put(tmp_path / "log.csv", b"user,query,\x1b[2J\n1,a,b\n")
+    with pytest.raises(InputError, match=r"it has user, query, \\x1b\[2J$"):
+        read_log(columns, engine=duckdb_engine, columns={"user": "id"})
 
 
 def test_two_files_of_one_name_are_told_apart(tmp_path: Path, duckdb_engine: Engine) -> None:
@@ -173,31 +262,8 @@ def test_a_log_larger_than_memory(tmp_path: Path) -> None:
 
 
 @pytest.mark.spark
-def test_spark_reads_what_duckdb_parsed(tmp_path: Path, spark_engine: Engine, duckdb_engine: Engine) -> None:
-    path = put(tmp_path / "log.tsv", AOL_ROW + b"8\t\xc3\x89cole\t2006-03-02 00:00:00\t\t\n\n\tx\t\t\t\n")
-    staging = tmp_path / "staging"
-    staging.mkdir()
-    there = read_log(path, engine=spark_engine, staging=str(staging))
-    here = read_log(path, engine=duckdb_engine)
-    assert there.problems == here.problems
-    assert there.table.columns == here.table.columns
-    found = [sorted(map(str, log.engine.fetch(log.table).to_pylist())) for log in (here, there)]
-    assert found[0] == found[1]
-    assert list(staging.glob("*/*.parquet"))
-
-
-@pytest.mark.spark
 def test_spark_reads_a_parquet_folder_itself(tmp_path: Path, spark_engine: Engine) -> None:
     (tmp_path / "log").mkdir()
     for part in range(2):
         pq.write_table(pa.table({"user": [part], "query": ["a"]}), tmp_path / "log" / f"{part}.parquet")
     assert read_log(tmp_path / "log", engine=spark_engine).rows == 2
-
-
-def test_staging_must_be_writable(tmp_path: Path) -> None:
-    from searchveil.log.read import _staging_folder
-
-    engine = open_engine()
-    with pytest.raises(InputError, match=r"--staging .*absent: cannot be written to"):
-        _staging_folder(engine, str(tmp_path / "absent"))
-    engine.close()

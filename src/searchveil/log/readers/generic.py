@@ -1,20 +1,20 @@
-"""CSV, TSV, JSON lines and Parquet of any layout: which column is which is told, or guessed from its name."""
+"""CSV, TSV and JSON lines of any layout: which column is which is told, or guessed from its name."""
 
 import csv
+import io
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-import ibis.expr.types as ir
-
-from searchveil.engine import Engine
-from searchveil.errors import InputError
+from searchveil.engine.sql import literal
+from searchveil.errors import InputError, printable
 from searchveil.log.readers.base import Reader, Request
 from searchveil.log.readers.jsonlines import MALFORMED, first_objects, json_lines, path_of
-from searchveil.log.readers.source import Source, first_lines
-from searchveil.log.readers.staging import Layout, Parsed, Part, Remarks, Workshop, identifier, stage
+from searchveil.log.readers.records import Dialect, Record
+from searchveil.log.readers.source import BYTE_ORDER_MARK, HEAD_BYTES, Source, first_lines
+from searchveil.log.readers.staging import Layout, Parsed, Part, Workshop, stage
 from searchveil.log.readers.times import bad_time, time_sql
-from searchveil.log.schema import COLUMNS, Problem
+from searchveil.log.schema import COLUMNS
 
 # Names seen in the wild, compared without case, spaces, dots, hyphens and underscores; the first match wins.
 USUAL_NAMES: Mapping[str, Sequence[str]] = {
@@ -37,16 +37,28 @@ USUAL_NAMES: Mapping[str, Sequence[str]] = {
 REQUIRED = ("user", "query")
 # Never taken for a user without being told: one person has many.
 LESS_THAN_A_USER = ("sessionid", "session", "cookieid", "cookie")
-_UNITS = re.compile(r"(?P<session>sess)|(?P<visit>visit(?!or))|(?P<cookie>cookie)|(?P<device>device)|(?P<user>user)")
+_UNITS = re.compile(
+    r"(?P<session>sess)|(?P<visit>visit(?!or))|(?P<cookie>cookie)|(?P<device>device|client)|(?P<user>user)"
+)
 
 
-def match_columns(present: Sequence[str], told: Mapping[str, str], where: str) -> dict[str, str]:
-    """Our names -> the file's, as told and otherwise as guessed; an error shows what to type."""
+_EMPTY_LINES = re.compile(rb"\A(\r?\n)*")
+_NOT_IN_A_HEADER = re.compile("[\0\r\ud800-\udfff]")  # surrogates: what is not UTF-8
+
+
+def match_columns(
+    present: Sequence[str], told: Mapping[str, str], where: str, *, may_be_a_row: bool = False
+) -> dict[str, str]:
+    """Our names -> the file's, as told and otherwise as guessed; an error shows what to type.
+
+    Names that may be the values of somebody's row are not shown.
+    """
+    names = _first_line(present) if may_be_a_row else ", ".join(present)
     for ours, theirs in told.items():
         if ours not in COLUMNS:
             raise InputError(f"--column {ours}={theirs}: '{ours}' is not one of {', '.join(COLUMNS)}")
         if theirs not in present:
-            raise InputError(f"--column {ours}={theirs}: {where} has no column '{theirs}'; it has {', '.join(present)}")
+            raise InputError(f"--column {ours}={theirs}: {where} has no column '{theirs}'; it has {names}")
     matched = dict(told)
     free = {_plain(name): name for name in reversed(present) if name not in told.values()}
     for ours, usual in USUAL_NAMES.items():
@@ -54,18 +66,25 @@ def match_columns(present: Sequence[str], told: Mapping[str, str], where: str) -
         if ours not in matched and guess is not None:
             matched[ours] = guess
     if "user" not in matched:
-        _refuse_less_than_a_user(free, present, where)
+        _refuse_less_than_a_user(free, names, where)
     missing = [f"--column {ours}=NAME" for ours in REQUIRED if ours not in matched]
     if missing:
-        raise InputError(f"{where}: which column is it? type {' '.join(missing)}, a NAME out of {', '.join(present)}")
+        raise InputError(f"{where}: which column is it? type {' '.join(missing)}, a NAME out of {names}")
     return {ours: matched[ours] for ours in COLUMNS if ours in matched}
 
 
-def _refuse_less_than_a_user(free: Mapping[str, str], present: Sequence[str], where: str) -> None:
+def _first_line(values: Sequence[str]) -> str:
+    return (
+        f"the {len(values)} in its first line; if that line is a row, add --reader-option header=no and type numbers: "
+        "--column user=1 --column query=2"
+    )
+
+
+def _refuse_less_than_a_user(free: Mapping[str, str], names: str, where: str) -> None:
     column = next((free[name] for name in LESS_THAN_A_USER if name in free), None)
     if column is not None:
         raise InputError(
-            f"{where}: which column is the user? type --column user=NAME, a NAME out of {', '.join(present)}; "
+            f"{where}: which column is the user? type --column user=NAME, a NAME out of {names}; "
             f"with --column user={column}, a guarantee is per {unit_of(column)}, not per person"
         )
 
@@ -106,13 +125,19 @@ def _outputs_and_checks(
 def _parse_separated(shop: Workshop, request: Request, delimiter: str, quote: str) -> Parsed:
     delimiter = _one_character(request, "delimiter", delimiter)
     quote = _one_character(request, "quote", quote)
+    if quote == delimiter:
+        raise InputError(f"--reader-option quote={quote}: the delimiter cannot be the quote as well")
+    _check_time_format(request.options.get("time_format"))
     has_header = request.choice("header", ("yes", "no")) == "yes"
     parts = []
     units: dict[str, str] = {}  # unit -> the first file with it
     for names, sources in _by_columns(request.sources, delimiter, quote, has_header).items():
-        matched = match_columns(names, request.columns, sources[0].path)
-        layout = Layout(dict.fromkeys(names, "VARCHAR"), delimiter, quote, has_header)
-        outputs, checks = _outputs_and_checks({k: identifier(v) for k, v in matched.items()}, request.options)
+        may_be_a_row = has_header and not _name_a_log(names)
+        matched = match_columns(names, request.columns, sources[0].path, may_be_a_row=may_be_a_row)
+        columns = {name: f"column_{i}" for i, name in enumerate(names, 1)}  # to DuckDB, user and User are one name
+        layout = Layout(dict.fromkeys(columns.values(), "VARCHAR"), delimiter, quote, has_header)
+        texts = {ours: columns[theirs] for ours, theirs in matched.items()}
+        outputs, checks = _outputs_and_checks(texts, request.options)
         parts.append(Part(layout, sources, outputs, checks))
         units.setdefault(unit_of(matched["user"]), sources[0].path)
     _same_outputs(parts)
@@ -128,9 +153,22 @@ def _parse_separated(shop: Workshop, request: Request, delimiter: str, quote: st
 
 def _one_character(request: Request, option: str, usual: str) -> str:
     value = {"tab": "\t", "none": ""}.get(given := request.options.get(option, usual), given)
-    if len(value) > 1 or (option == "delimiter" and not value):
-        raise InputError(f"--reader-option {option}={value}: it is one character")
+    if len(value) > 1 or (option == "delimiter" and not value) or not value.isascii() or value in ("\0", "\r", "\n"):
+        raise InputError(f"--reader-option {option}={value}: it is one ASCII character, and no line end")
     return value
+
+
+def _check_time_format(time_format: str | None) -> None:
+    if time_format is None:
+        return
+    import duckdb
+
+    try:
+        duckdb.connect().execute(f"select try_strptime('', {literal(time_format)})")
+    except duckdb.Error as problem:
+        raise InputError(
+            f"--reader-option time_format={time_format}: is no format of times; write for example %d/%m/%Y %H:%M"
+        ) from problem
 
 
 def _by_columns(
@@ -139,20 +177,36 @@ def _by_columns(
     """Files with the same columns in the same order are read together."""
     groups: dict[tuple[str, ...], list[Source]] = {}
     for source in sources:
-        lines = source.first_lines(1)
-        if not lines:
-            raise InputError(f"{source.path}: is empty")
-        quoting: Any = csv.QUOTE_MINIMAL if quote else csv.QUOTE_NONE
-        try:
-            first = next(csv.reader(lines, delimiter=delimiter, quotechar=quote or None, quoting=quoting))
-        except csv.Error as problem:
-            raise InputError(f"{source.path}: its first line is no line of a table ({problem})") from problem
+        first = _first_record(source, delimiter, quote, has_header)
         names = tuple(first) if has_header else tuple(str(i) for i in range(1, len(first) + 1))
         repeated = next((name for name in names if names.count(name) > 1), None)
         if repeated is not None:
-            raise InputError(f"{source.path}: two columns are named '{repeated}' in its first line; rename one")
+            called = f" named '{repeated}'" if _name_a_log(names) else " of one name"
+            raise InputError(
+                f"{source.path}: its first line has two columns{called}; rename one or, if that line is a row, add "
+                "--reader-option header=no"
+            )
         groups.setdefault(names, []).append(source)
     return groups
+
+
+def _first_record(source: Source, delimiter: str, quote: str, has_header: bool) -> list[str]:
+    head = _EMPTY_LINES.sub(b"", source.head.removeprefix(BYTE_ORDER_MARK))
+    if not head:
+        raise InputError(f"{source.path}: is empty")
+    end = Record(Dialect(quote, delimiter)).end(head) if quote else head.find(b"\n") + 1 or None
+    if end is None and len(source.head) >= HEAD_BYTES:
+        raise InputError(f"{source.path}: its first line is longer than 64 KiB")
+    text = head[:end].removesuffix(b"\n").removesuffix(b"\r").decode(errors="surrogateescape")
+    if has_header and _NOT_IN_A_HEADER.search(text):
+        raise InputError(f"{source.path}: its first line is no header: it holds NUL, a carriage return or no UTF-8")
+    if not quote:
+        return text.split(delimiter)
+    text = text.replace("\r", " ")  # to csv, one would end the record
+    try:
+        return next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, quotechar=quote, strict=True))
+    except csv.Error as problem:
+        raise InputError(f"{source.path}: its first line has broken quotes") from problem
 
 
 def _same_outputs(parts: Sequence[Part]) -> None:
@@ -173,13 +227,15 @@ def _parse_tsv(shop: Workshop, request: Request) -> Parsed:
 
 
 def _parse_jsonl(shop: Workshop, request: Request) -> Parsed:
+    _check_time_format(request.options.get("time_format"))
     looked_at = [value for source in request.sources for value in first_objects(source.first_lines())]
     keys = list(dict.fromkeys(key for value in looked_at for key in value))
     told = {ours: name for ours, name in request.columns.items() if name in keys or "." not in name}
     nested = {
         ours: name for ours, name in request.columns.items() if ours not in told
     }  # session.id: an id in a session
-    matched = match_columns([*keys, *nested.values()], told | nested, request.sources[0].path)
+    present = keys or list(told.values())  # a first row may be too long to be looked at
+    matched = match_columns([*present, *nested.values()], told | nested, request.sources[0].path)
     if "user" not in request.columns:
         _refuse_unless_everywhere(matched["user"], looked_at, request.sources[0].path)
     paths = [path_of(*name.split(".")) if name in nested.values() else path_of(name) for name in matched.values()]
@@ -201,64 +257,25 @@ def _refuse_unless_everywhere(key: str, looked_at: Sequence[Mapping[str, Any]], 
 
 def _guessed(matched: Mapping[str, str], told: Mapping[str, str]) -> list[str]:
     """Keys are part of the rows, no header: which ones were there to choose from is told from rows."""
-    guesses = [f"{ours} ({matched.get(ours, 'none')})" for ours in COLUMNS if ours not in told]
+    guesses = [f"{ours} ({printable(matched.get(ours, 'none'))})" for ours in COLUMNS if ours not in told]
     return [f"which keys hold {', '.join(guesses)}, told from the first rows"] if guesses else []
-
-
-# Parquet
-
-
-def read_parquet(engine: Engine, request: Request) -> tuple[ir.Table, Remarks]:
-    """The files in place, nothing staged: rows without a user or a query are counted from the files' statistics."""
-    paths = [source.path for source in request.sources]
-    try:
-        raw = engine.read_parquet(paths)
-    except Exception as problem:
-        raise InputError(f"{paths[0]}: cannot be read as Parquet ({str(problem).splitlines()[0]})") from problem
-    matched = match_columns(raw.columns, request.columns, paths[0])
-    table = raw.select(**{ours: _typed(raw[theirs], ours, paths[0]) for ours, theirs in matched.items()})
-    counts = engine.fetch(
-        raw.aggregate(rows=raw.count(), user=raw[matched["user"]].count(), query=raw[matched["query"]].count())
-    ).to_pylist()[0]
-    problems: list[Problem] = []
-    for column in REQUIRED:
-        if counts[column] < counts["rows"]:
-            absent = table[column].isnull()
-            if column == "query" and problems:  # a row without both counts once
-                absent = absent & table.user.notnull()
-            rows = int(engine.value(absent.sum()))
-            problems += [Problem(f"no {column}", rows)] if rows else []
-    if problems:
-        table = table.filter(table.user.notnull(), table["query"].notnull())
-    return table, Remarks(tuple(problems), unit_of(matched["user"]))
-
-
-def _typed(column: ir.Column, ours: str, where: str) -> ir.Value:
-    kind = column.type()
-    if ours == "query" and not kind.is_string():
-        raise InputError(
-            f"{where}: the query column '{column.get_name()}' holds {kind}, not text; type --column query=NAME"
-        )
-    if ours == "time" and not kind.is_timestamp():
-        if kind.is_date() or kind.is_string():
-            return column.cast("timestamp")
-        raise InputError(f"{where}: the time column '{column.get_name()}' holds {kind}; store it as a timestamp")
-    if ours == "rank" and not kind.is_integer():
-        return column.cast("int32")
-    return column
 
 
 # Recognising
 
 
 def _header_names_a_log(head: bytes, delimiter: str) -> bool:
-    names = {_plain(name.strip('"')) for line in first_lines(head, 1) for name in line.split(delimiter)}
+    return _name_a_log([name.strip('"') for line in first_lines(head, 1) for name in line.split(delimiter)])
+
+
+def _name_a_log(names: Iterable[str]) -> bool:
+    """Whether these can only be names: of a user and of a query, as they are usual."""
     usual = {"user": {*USUAL_NAMES["user"], *LESS_THAN_A_USER}, "query": {*USUAL_NAMES["query"]}}
-    return all(names & usual[column] for column in REQUIRED)
+    return all({*map(_plain, names)} & usual[column] for column in REQUIRED)
 
 
 def _declared_csv(head: bytes, name: str) -> bool:
-    return _named(name, ".csv") or _header_names_a_log(head, ",")
+    return named(name, ".csv") or _header_names_a_log(head, ",")
 
 
 def _declared_tsv(head: bytes, name: str) -> bool:
@@ -266,20 +283,14 @@ def _declared_tsv(head: bytes, name: str) -> bool:
 
 
 def _recognises_tsv(head: bytes, name: str) -> bool:
-    return _named(name, ".tsv") or _declared_tsv(head, name)
+    return named(name, ".tsv") or _declared_tsv(head, name)
 
 
 def _recognises_jsonl(head: bytes, name: str) -> bool:
-    return _named(name, ".jsonl", ".ndjson") or bool(first_objects(first_lines(head)))
+    return named(name, ".jsonl", ".ndjson") or bool(first_objects(first_lines(head)))
 
 
-def _recognises_parquet(head: bytes, name: str) -> bool:
-    return head.startswith(b"PAR1") or (
-        not head and not _named(name, ".csv", ".tsv", ".jsonl", ".ndjson", ".xml", ".txt")
-    )
-
-
-def _named(name: str, *endings: str) -> bool:
+def named(name: str, *endings: str) -> bool:
     return name.lower().removesuffix(".gz").endswith(endings)
 
 
@@ -298,4 +309,3 @@ _SEPARATED: dict[str, Any] = {
 CSV = Reader("csv", _declared_csv, _parse_csv, declared=_declared_csv, **_SEPARATED)
 TSV = Reader("tsv", _recognises_tsv, _parse_tsv, declared=_declared_tsv, **_SEPARATED)
 JSONL = Reader("jsonl", _recognises_jsonl, _parse_jsonl, _TIME_FORMAT, takes_columns=True)
-PARQUET = Reader("parquet", _recognises_parquet, None, takes_columns=True, declared=_recognises_parquet)

@@ -4,7 +4,8 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from searchveil.log.readers.staging import Layout, literal
+from searchveil.engine.sql import literal
+from searchveil.log.readers.staging import Layout
 
 MALFORMED = {
     "malformed JSON": "case when coalesce(json_valid(line), false) then json_type(line) <> 'OBJECT' else true end"
@@ -19,7 +20,8 @@ def json_lines(paths: Sequence[str]) -> Layout:
 
 
 def path_of(*keys: str) -> str:
-    return "$" + "".join(f'."{key}"' for key in keys)
+    """A JSON pointer: in DuckDB's other paths, a key may not be empty, nor be a star."""
+    return "".join("/" + key.replace("~", "~0").replace("/", "~1") for key in keys)
 
 
 def first_objects(lines: Sequence[str]) -> list[dict[str, Any]]:
@@ -28,7 +30,7 @@ def first_objects(lines: Sequence[str]) -> list[dict[str, Any]]:
     for line in lines:
         try:
             value = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):  # not JSON, or nested too deeply for Python
             continue
         if isinstance(value, dict):
             objects.append(value)

@@ -2,17 +2,49 @@
 
 import gzip
 import re
+import zlib
 from collections import Counter
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from glob import glob, has_magic
 from pathlib import Path
+from types import TracebackType
 from typing import BinaryIO, cast
 
-from searchveil.errors import InputError
+from searchveil.errors import InputError, printable
 
 HEAD_BYTES = 1 << 16
 GZIP_MAGIC = b"\x1f\x8b"
+BYTE_ORDER_MARK = b"\xef\xbb\xbf"
+
+
+class Stream:
+    """The unpacked bytes of a file; one that cannot be read or unpacked to its end is wrong input."""
+
+    def __init__(self, path: str, gzipped: bool) -> None:
+        self.path = path
+        with self._refusing():
+            opened = gzip.open(path) if gzipped else open(path, "rb", buffering=0)  # noqa: SIM115 (closed below)
+            self._file = cast(BinaryIO, opened)
+
+    def read(self, size: int) -> bytes:
+        with self._refusing():
+            return self._file.read(size)
+
+    @contextmanager
+    def _refusing(self) -> Iterator[None]:
+        try:
+            yield
+        except (OSError, EOFError, zlib.error) as problem:
+            reason = getattr(problem, "strerror", None) or problem
+            raise InputError(f"{self.path}: cannot be read to its end ({reason})") from problem
+
+    def __enter__(self) -> "Stream":
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._file.close()
 
 
 @dataclass(frozen=True)
@@ -27,8 +59,8 @@ class Source:
     def name(self) -> str:
         return Path(self.path).name
 
-    def open(self) -> BinaryIO:
-        return cast(BinaryIO, gzip.open(self.path)) if self.gzipped else open(self.path, "rb", buffering=0)
+    def open(self) -> Stream:
+        return Stream(self.path, self.gzipped)
 
     def first_lines(self, most: int = 20) -> list[str]:
         return first_lines(self.head, most)
@@ -36,10 +68,10 @@ class Source:
 
 def first_lines(head: bytes, most: int = 20) -> list[str]:
     """The first whole lines that are not empty, as text; what is not UTF-8 is replaced."""
-    text = head.removeprefix(b"\xef\xbb\xbf")
+    text = head.removeprefix(BYTE_ORDER_MARK)
     whole = text[: text.rfind(b"\n")] if len(head) >= HEAD_BYTES else text
     lines = (line.removesuffix(b"\r").decode(errors="replace") for line in whole.split(b"\n"))
-    return [line for line in lines if line.strip()][:most]
+    return [line for line in lines if line][:most]
 
 
 def mostly(row: re.Pattern[str], lines: Sequence[str]) -> bool:
@@ -59,7 +91,7 @@ def find_sources(paths: str | Path | Sequence[str | Path]) -> list[Source]:
             found.setdefault(file, _look_into(file))
     names = Counter(source.name for source in found.values())
     return [
-        replace(source, position=i, shown=source.name if names[source.name] == 1 else source.path)
+        replace(source, position=i, shown=printable(source.name if names[source.name] == 1 else source.path))
         for i, source in enumerate(found.values())
     ]
 
@@ -84,15 +116,10 @@ def _look_into(path: str) -> Source:
         return Source(path)
     if not Path(path).is_file():  # it is read more than once
         raise InputError(f"{path}: is a pipe or a device; write it to a file first")
-    try:
-        with open(path, "rb") as file:
-            gzipped = file.read(2) == GZIP_MAGIC
-        source = Source(path, gzipped=gzipped)
-        with source.open() as stream:
-            head = stream.read(HEAD_BYTES)
-    except (OSError, EOFError) as problem:
-        reason = getattr(problem, "strerror", None) or problem
-        raise InputError(f"{path}: cannot be read ({reason})") from problem
+    with Stream(path, gzipped=False) as file:
+        gzipped = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
+    with Stream(path, gzipped) as stream:
+        head = stream.read(HEAD_BYTES)
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
         raise InputError(f"{path}: is UTF-16; type: iconv -f UTF-16 -t UTF-8 {path} > {path}.utf8")
     return Source(path, head, gzipped)
