@@ -13,6 +13,7 @@ from searchveil.engine import Engine
 from searchveil.errors import InputError
 from searchveil.log import Problem, SearchLog, read_log
 from searchveil.log.readers.generic import unit_of
+from searchveil.log.readers.parquet import TAKEN_AS_PUBLIC as DECODED
 
 AOL_HEADER = "AnonID\tQuery\tQueryTime\tItemRank\tClickURL\n"
 AOL_ROW = "7\tshoe\t2006-03-01 07:17:12\t1\thttp://a\n"
@@ -82,21 +83,9 @@ def test_ubi_no_client_touches_the_rows_of_another(
     assert len(rows_of(without)) == len(CLIENTS)
     assert {row[4] for row in rows_of(without)} == {"sku-1"}
     assert rows_of(present, "mallory", "a-mallory") == rows_of(without)
-    assert present.unit == ("session" if user == "session_id" else "user")
+    assert present.unit == {"client_id": "device", "session_id": "session", "user_id": "user"}[user]
     same = [] if user == "client_id" else [f"that the events of a client's query all name the same {user}"]
     assert present.taken_as_public == without.taken_as_public == (FILES, *same)
-
-
-@pytest.mark.spark
-def test_ubi_no_client_touches_the_rows_of_another_on_spark(tmp_path: Path, spark_engine: Engine) -> None:
-    paths = [
-        put(tmp_path / "q.json", *QUERIES, *STOLEN_QUERIES),
-        put(tmp_path / "e.json", *CLICKS, *STOLEN_CLICKS),
-    ]
-    log = read_log(paths, engine=spark_engine, options={"user": "user_id"})
-    wanted = {(f"u{client}", "shoe", "sku-1") for client in CLIENTS}
-    assert {(row[0], row[1], row[4]) for row in rows_of(log, "a-mallory")} == wanted
-    assert log.taken_as_public[0] == "the format ubi, told from the first rows"
 
 
 def test_ubi_nobody_is_chosen_where_events_name_two_users(tmp_path: Path, duckdb_engine: Engine) -> None:
@@ -204,7 +193,7 @@ def test_parquet_has_a_schema(tmp_path: Path, engine: Engine) -> None:
     with pytest.raises(InputError, match="--column user=session_id"):
         read_log(tmp_path / "log.parquet", engine=engine)
     log = read_log(tmp_path / "log.parquet", engine=engine, columns={"user": "session_id"})
-    assert (log.unit, log.taken_as_public) == ("session", ())
+    assert (log.unit, log.taken_as_public) == ("session", (DECODED,))
 
 
 # What a user is
@@ -213,7 +202,7 @@ def test_parquet_has_a_schema(tmp_path: Path, engine: Engine) -> None:
 @pytest.mark.parametrize(
     ("column", "unit"),
     [
-        *(("user_id", "user"), ("uid", "user"), ("client_id", "user"), ("visitor_id", "user"), ("who", "user")),
+        *(("user_id", "user"), ("uid", "user"), ("client_id", "device"), ("visitor_id", "user"), ("who", "user")),
         *(("session_id", "session"), ("SessionID", "session"), ("session.id", "session"), ("PHPSESSID", "session")),
         *(("user_session_id", "session"), ("session.user.id", "user"), ("cookie", "cookie"), ("idvisit", "visit")),
         *(("user cookie", "cookie"), ("device-id", "device"), ("", "user")),
@@ -245,21 +234,62 @@ def test_files_of_different_units_are_read_apart(tmp_path: Path, duckdb_engine: 
         read_log(paths, engine=duckdb_engine)
 
 
-@pytest.mark.parametrize(("sessions", "unit"), [(["u1", "u2"], "user"), (["u1", None], "session"), ([None], "session")])
-def test_trec_without_users_is_a_log_of_sessions(
-    tmp_path: Path, duckdb_engine: Engine, sessions: list[str | None], unit: str
-) -> None:
-    described = [
-        f'<session num="{i}"{f" userid={chr(34)}{user}{chr(34)}" if user else ""}>'
-        "<currentquery><query>a</query></currentquery></session>"
-        for i, user in enumerate(sessions)
-    ]
-    log = read_log(put(tmp_path / "s.xml", "<x>", *described, "</x>"), format="trec", engine=duckdb_engine)
-    assert (log.unit, log.rows) == (unit, len(sessions))
-    assert log.taken_as_public == (
-        "whether every session has a userid, told from all of them",
-        "that the XML is well-formed: nothing after a fault is read",
-    )
+# TREC: who is the user is the caller's word, and an id belongs to its kind and its file
+
+WELL_FORMED = "that the XML is well-formed: nothing after a fault is read"
+OWN_NUMBERS = "that each session of a file has a number of its own"
+SAME_PERSON = "that a userid is the same person's in all files"
+
+
+def session(num: str | None, userid: str | None, *queries: str) -> str:
+    ids = "".join(f' {name}="{value}"' for name, value in (("num", num), ("userid", userid)) if value is not None)
+    asked = "".join(f"<interaction><query>{query}</query></interaction>" for query in queries)
+    return f"<session{ids}>{asked}</session>\n"
+
+
+def trec(path: Path, *sessions: str) -> Path:
+    return put(path, "<x>\n", *sessions, "</x>\n")
+
+
+@pytest.mark.parametrize("user", ["userid", "session"])
+def test_trec_one_session_decides_nothing_about_another(tmp_path: Path, duckdb_engine: Engine, user: str) -> None:
+    """A session without a userid, one whose number is somebody's userid, one of another file with the same number."""
+    others = [session("1", "u1", "a"), session("2", "u2", "b"), session("3", "u1", "c")]
+    added = [session("4", None, "x"), session("u1", None, "x"), session(None, None, "x"), session("5", "1", "x")]
+    first, second = trec(tmp_path / "a.xml", *others), trec(tmp_path / "b.xml", session("1", None, "x"))
+    without = read_log([first, trec(tmp_path / "e.xml")], format="trec", engine=duckdb_engine, options={"user": user})
+    wanted = {
+        "userid": [("u1", "a"), ("u1", "c"), ("u2", "b")],
+        "session": [("1:1", "a"), ("1:2", "b"), ("1:3", "c")],
+    }
+    assert [row[:2] for row in rows_of(without)] == wanted[user]
+    for i, more in enumerate(added):
+        path = trec(tmp_path / f"{i}.xml", more, *others, more)
+        log = read_log([path, second], format="trec", engine=duckdb_engine, options={"user": user})
+        assert [row[:2] for row in rows_of(log) if row[1] != "x"] == wanted[user]
+        assert not {row[0] for row in rows_of(log) if row[1] == "x"} & {row[0] for row in rows_of(without)}
+        assert (log.unit, log.taken_as_public) == (without.unit, without.taken_as_public)
+    assert without.unit == {"userid": "user", "session": "session"}[user]
+    assert without.taken_as_public == (WELL_FORMED, {"userid": SAME_PERSON, "session": OWN_NUMBERS}[user])
+
+
+def test_trec_a_session_without_the_id_asked_for_is_bad_rows(tmp_path: Path, duckdb_engine: Engine) -> None:
+    path = trec(tmp_path / "s.xml", session("7", None, "a", "b"), session(None, "u", "c"))
+    log = read_log(path, format="trec", engine=duckdb_engine)
+    assert [row[:2] for row in rows_of(log)] == [("u", "c")]
+    reason = "no userid; with --reader-option user=session each session is a user of its own"
+    assert log.problems == (Problem(reason, 2, ("s.xml: session 7",)),)
+    log = read_log(path, format="trec", engine=duckdb_engine, options={"user": "session"})
+    assert [row[:2] for row in rows_of(log)] == [("1:7", "a"), ("1:7", "b")]
+    assert log.problems == (Problem("session without a num", 1, ("s.xml: session ?",)),)
+    with pytest.raises(InputError, match="no row could be read: 2 rows: no userid; with --reader-option user=session"):
+        read_log(trec(tmp_path / "2012.xml", session("7", None, "a", "b")), format="trec", engine=duckdb_engine)
+
+
+def test_trec_a_session_inside_a_session_is_not_read_twice(tmp_path: Path, duckdb_engine: Engine) -> None:
+    path = trec(tmp_path / "s.xml", f'<session num="1">{session("2", None, "b")}</session>')
+    log = read_log(path, format="trec", engine=duckdb_engine, options={"user": "session"})
+    assert [row[:2] for row in rows_of(log)] == [("1:2", "b")]
 
 
 # Faults that take other rows with them
@@ -277,10 +307,10 @@ def test_an_open_quote_is_not_said_to_be_one_row(tmp_path: Path, duckdb_engine: 
 
 
 def test_broken_xml_is_not_said_to_be_one_row(tmp_path: Path, duckdb_engine: Engine) -> None:
-    session = '<session num="1"><currentquery><query>a</query></currentquery></session>\n'
-    log = read_log(put(tmp_path / "s.xml", "<x>\n", session, "<y></z>\n", session, "</x>"), engine=duckdb_engine)
+    one = session("1", "u", "a")
+    log = read_log(put(tmp_path / "s.xml", "<x>\n", one, "<y></z>\n", one, "</x>"), engine=duckdb_engine)
     assert log.rows == 1
-    sound = read_log(put(tmp_path / "sound.xml", "<x>\n", session, "</x>"), engine=duckdb_engine)
+    sound = read_log(trec(tmp_path / "sound.xml", one), engine=duckdb_engine)
     assert log.taken_as_public == sound.taken_as_public, "or the record would tell that there is such a row"
     said = "at least 1 row: broken XML; the rest of the file is not read (at s.xml:3)"
     assert [str(problem) for problem in log.problems] == [said]

@@ -13,6 +13,7 @@ from searchveil.errors import InputError
 from searchveil.log.personal import (
     ABROAD,
     EMAIL,
+    LONGEST,
     PHONE,
     SSN,
     check_patterns,
@@ -175,3 +176,24 @@ def test_a_card_number_is_found_beside_other_digits(text: str) -> None:
 @pytest.mark.parametrize("text", ["li.wei@vip.163.com", "joe@mail.1und1.de", "ann@cs.u.edu"])
 def test_an_address_is_found_whatever_the_parts_of_its_domain(duckdb_engine: Engine, text: str) -> None:
     assert flags(duckdb_engine, [text]) == [True]
+
+
+LONG = {
+    "parts of a domain": "me@" + "a." * 50_000,
+    "no address in the end": "a" * 500_000 + " 1",
+    "one number": "1" * 500_000,
+    "groups of digits": "4 " * 250_000,
+    "letters outside ASCII": "\N{GRINNING FACE}" * 250_000 + "7",
+}
+
+
+def test_a_very_long_query_is_left_out_and_ends_no_run(engine: Engine) -> None:
+    """Java's regular expressions have a stack: at a hundred thousand parts of a domain it was full."""
+    texts = [*LONG.values(), "x" * (LONGEST + 1), "x" * LONGEST, "a" * (LONGEST - 10) + " a@b.co"]
+    assert flags(engine, texts, ["(q|a)+$"]) == [True] * 6 + [False, True]
+
+
+def test_a_very_long_query_is_left_out_whatever_is_asked_for(duckdb_engine: Engine) -> None:
+    rows = duckdb_engine.load(pa.table({"text": ["x" * (LONGEST + 1), "a@b.co"]}))
+    found = duckdb_engine.fetch(rows.select(flag=looks_personal(rows["text"], ours=False))).to_pydict()
+    assert found == {"flag": [True, False]}

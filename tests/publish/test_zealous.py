@@ -120,8 +120,8 @@ def test_the_same_source_gives_the_same_release_and_another_does_not(duckdb_engi
 
 def test_the_plan_has_exactly_these_fields() -> None:
     plan = json.loads(json.dumps(Zealous(1, 1e-6, per_user=2).plan().to_json(), allow_nan=False))
-    assert set(plan) == {"method", "item", "parameters", "guarantee"}
-    assert (plan["method"], plan["item"]) == ("zealous", "query")
+    assert set(plan) == {"method", "item", "counts", "parameters", "guarantee"}
+    assert (plan["method"], plan["item"], plan["counts"]) == ("zealous", "query", "users")
     assert plan["parameters"] == {"per_user": 2, "noise_scale": 2.0, "first_threshold": 1, "second_threshold": 30}
     guarantee = plan["guarantee"]
     proof = guarantee.pop("proof")
@@ -188,6 +188,9 @@ def test_a_higher_threshold_than_needed_is_taken_and_a_lower_one_refused() -> No
         ({"notion": "indistinguishable", "first_threshold": 2}, "has the first threshold 1"),
         ({"first_threshold": 0}, "--first-threshold must be a whole number of at least 1, not 0"),
         ({"users": 0}, "--users must be a whole number of at least 1, not 0"),
+        ({"users": 10}, "approximate notion takes no public number of users, for neighbouring logs differ in it"),
+        ({"users": 10, "neighbours": "replace-one"}, "takes no public number of users, for nothing depends on it"),
+        ({"users": 10, "notion": "indistinguishable"}, "takes no public number of users, for nothing depends on it"),
     ],
 )
 def test_a_wrong_parameter_is_refused_in_one_line_that_echoes_it(wrong: dict[str, Any], message: str) -> None:

@@ -1,6 +1,8 @@
 """Queries that look personal: e-mail addresses, phone numbers, identity and card numbers, and patterns of one's own.
 
-The filter looks at one row at a time, so it costs no privacy; it also promises none.
+The filter looks at one row at a time, so it costs no privacy; it also promises none. A text longer than LONGEST always
+counts as personal. It was pasted, not typed; and Spark's regular expressions, which go back and try again, could take
+hours or all of the stack for it: one row would decide whether there is a release.
 """
 
 import re
@@ -20,6 +22,7 @@ ABROAD = r"(^|[^0-9A-Za-z])(\+|00)[1-9]([ .()-]{0,2}[0-9]){7,14}($|[^0-9])"  # a
 PHONE = r"(^|[^0-9])(\+?[0-9]{1,3}[ .-]?)?(\([0-9]{3}\)|[0-9]{3})[ .-]?[0-9]{3}[ .-]?[0-9]{4}($|[^0-9])"
 SSN = r"(^|[^0-9])[0-9]{3}[ -]?[0-9]{2}[ -]?[0-9]{4}($|[^0-9])"
 CARD = r"[0-9]([ -]?[0-9]){12,18}"
+LONGEST = 1000  # characters that are looked at
 WORTH_A_LOOK = "@| at |[0-9]"  # what all of these contain; few queries do
 WORTH_A_LOOK_AS_TYPED = "@| [aA][tT] |[0-9]"
 
@@ -48,7 +51,9 @@ def without_personal(rows: ir.Table, *, ours: bool, own: Sequence[str] = ()) -> 
 def looks_personal(
     text: ir.StringValue, *, ours: bool = True, own: Sequence[str] = (), suspect: ir.BooleanValue | None = None
 ) -> ir.BooleanValue:
-    """Whether a text matches one of our patterns, if they are wanted, or one of the caller's own."""
+    """Whether a text matches one of our patterns, if they are wanted, or one of the caller's own, or is very long."""
+    too_long = text.length() > LONGEST
+    text = text.substr(0, LONGEST)
     found = ibis.literal(False)
     if ours:
         matches = text.re_search("|".join(f"({pattern})" for pattern in (EMAIL, PHONE, ABROAD, SSN)))
@@ -57,7 +62,7 @@ def looks_personal(
         found = found if suspect is None else ibis.ifelse(suspect, found, False)
     for pattern in own:
         found = found | text.re_search(_in_any_case(pattern))
-    return found
+    return too_long | found
 
 
 def has_card_number(text: str) -> bool:

@@ -1,15 +1,20 @@
 """The one shape every reader produces and every mechanism takes."""
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from functools import cached_property
 
 import ibis.expr.types as ir
 
 from searchveil.engine import Engine
-from searchveil.errors import InputError
+from searchveil.errors import InputError, printable
 from searchveil.log.normalize import Normalization
 
 COLUMNS = ("user", "query", "time", "rank", "url")
+# Every engine and Python hold these times, and a session's gap after each. A row with another has a bad time: near the
+# ends of an engine's own range one row could end the whole run.
+FIRST_TIME = datetime.min
+LAST_TIME = datetime.max
 
 
 @dataclass(frozen=True)
@@ -25,15 +30,15 @@ class Problem:
         at = "at" if len(self.first) == self.rows else "first at"
         where = f" ({at} {', '.join(self.first)})" if self.first else ""
         number = f"{'at least ' if self.and_more else ''}{self.rows}"
-        return f"{number} row{'' if self.rows == 1 else 's'}: {self.reason}{where}"
+        return printable(f"{number} row{'' if self.rows == 1 else 's'}: {self.reason}{where}")
 
 
 @dataclass(frozen=True)
 class SearchLog:
     """A table with the columns user, query and, where known, time, rank and url; texts as they were typed.
 
-    `user` may be of any type; `time` is a timestamp, `rank` an integer. Rows without a user or a query are not in it:
-    they are in `problems`.
+    `user` may be of any type that names exactly, so no float; `time` is a timestamp of the years 1 to 9999, `rank` a
+    32-bit integer. Rows that are otherwise are not in it: they are in `problems`.
 
     Which rows a user has must be a matter of her own rows alone. `unit` says what a user of this log really is;
     `taken_as_public` names each choice about the reading that was told from rows, not by the caller or a header: there

@@ -9,6 +9,7 @@ from searchveil.errors import InputError
 from searchveil.log.schema import SearchLog
 
 GAP_MINUTES = 30
+LONGEST_GAP_MINUTES = 366 * 24 * 60  # a year: any engine can add it to any time of a log
 
 
 def submissions(log: SearchLog) -> ir.Table:
@@ -29,13 +30,19 @@ def with_sessions(log: SearchLog, gap_minutes: float = GAP_MINUTES) -> ir.Table:
     their time, hence their session. Rows whose time is unknown are left out.
     """
     log.require("time", why="session segmentation")
-    if not gap_minutes * 60 >= 1:
-        raise InputError(f"the session gap must be at least a second, not {gap_minutes} minutes")
     return number_sessions(log.table.filter(log.table.time.notnull()), gap_minutes)
+
+
+def check_gap(gap_minutes: float) -> None:
+    if not 1 <= gap_minutes * 60 <= LONGEST_GAP_MINUTES * 60:
+        raise InputError(
+            f"the session gap must be from a second to a year ({LONGEST_GAP_MINUTES} minutes), not {gap_minutes:g}"
+        )
 
 
 def number_sessions(rows: ir.Table, gap_minutes: float = GAP_MINUTES) -> ir.Table:
     """Add `session` to any table that has user and time."""
+    check_gap(gap_minutes)
     by_time = ibis.window(group_by="user", order_by="time")
     marked = rows.mutate(_starts=starts_session(rows.time, by_time, gap_minutes).cast("int64"))
     # A range window: rows of the same time count together, in whatever order the engine meets them.

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import partial
-from math import ceil, floor, inf
+from math import ceil, floor
 from typing import Any, ClassVar, Literal
 
 import ibis
@@ -17,7 +17,7 @@ from searchveil.items.session import as_lists, first_sessions, subsequences
 from searchveil.log import SearchLog
 from searchveil.log.early import Search, on_early_rows
 from searchveil.log.personal import check_patterns, check_patterns_on, normal_with_suspects, without_personal
-from searchveil.log.sessions import GAP_MINUTES
+from searchveil.log.sessions import GAP_MINUTES, check_gap
 from searchveil.privacy import calibrate, safelog
 from searchveil.privacy.guarantee import Guarantee, Neighbours
 from searchveil.privacy.noise import DiscreteLaplace, Source
@@ -56,8 +56,7 @@ class SafeLogSession(Mechanism):
         calibrate.check_whole(self.sessions_per_user, "sessions-per-user")
         safelog.check_queries_per_session(self.queries_per_session)
         calibrate.check_whole(self.clicks_per_user, "clicks-per-user", least=0)
-        if not 0 < self.gap_minutes < inf:
-            raise InputError(f"the session gap must be more than 0 minutes, not {self.gap_minutes:g}")
+        check_gap(self.gap_minutes)
         if self.variant not in ("ours", "published"):
             raise InputError(f"no variant '{self.variant}'; there are ours and published")
         if self.neighbours not in ("add-remove", "replace-one"):
@@ -110,7 +109,12 @@ class SafeLogSession(Mechanism):
             assumed_public=(AT_LEAST_TWO_USERS,),
         )
         return Plan(
-            self.method, "session", parameters, guarantee, {"paper_epsilon": paper_epsilon, "paper_delta": paper_delta}
+            self.method,
+            "session",
+            parameters,
+            guarantee,
+            {"paper_epsilon": paper_epsilon, "paper_delta": paper_delta},
+            counts="users" if self.variant == "ours" else "occurrences",
         )
 
     def _delta(self, per_user: int, scale: float, threshold: int, paper_threshold: float) -> float:

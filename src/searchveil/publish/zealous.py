@@ -35,7 +35,7 @@ class Zealous(Mechanism):
     per_user: int = 5
     notion: Literal["approximate", "probabilistic", "indistinguishable"] = "approximate"
     neighbours: Neighbours | None = None
-    users: int | None = field(default=None, metadata={"help": "the public number of users"})
+    users: int | None = field(default=None, metadata={"help": "probabilistic: the public number of users"})
     first_threshold: int | None = None
     threshold: float | None = None
 
@@ -54,6 +54,12 @@ class Zealous(Mechanism):
             raise InputError(f"the {self.notion} notion is proved for replace-one; add --neighbours replace-one")
         if self.users is not None:
             calibrate.check_whole(self.users, "users")
+            if self.notion != "probabilistic":
+                why = "neighbouring logs differ in it" if self.neighbours == "add-remove" else "nothing depends on it"
+                raise InputError(
+                    f"the {self.notion} notion takes no public number of users, for {why}; leave out --users, "
+                    "or add --notion probabilistic --neighbours replace-one"
+                )
         if self.first_threshold is not None:
             calibrate.check_whole(self.first_threshold, "first-threshold")
         if self.threshold is not None and not float(self.threshold).is_integer():
@@ -64,7 +70,7 @@ class Zealous(Mechanism):
     def planned(self, log: SearchLog | int | None) -> Plan:
         assert self.neighbours is not None
         scale = calibrate.scale_for(self.epsilon, calibrate.changed_counts(self.per_user, self.neighbours))
-        users = self._public_users(log) if self.notion == "probabilistic" or self.users is not None else None
+        users = self._public_users(log) if self.notion == "probabilistic" else None
         first, smallest = self._thresholds(scale, users)
         if self.threshold is not None and self.threshold < smallest:
             raise InputError(
@@ -114,10 +120,7 @@ class Zealous(Mechanism):
         return self.first_threshold, second
 
     def _public_users(self, log: SearchLog | int | None) -> int:
-        """The number of users, which is public where it is used: replace-one neighbours share it anyway.
-
-        A claim that the log contradicts is refused, whichever notion is asked for.
-        """
+        """The number of users, which replace-one neighbours share; a claim that the log contradicts is refused."""
         there = log.users if isinstance(log, SearchLog) else log
         if self.users is None and there is None:
             raise InputError("the probabilistic notion needs the public number of users; add --users N or a log")

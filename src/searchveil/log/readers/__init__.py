@@ -1,6 +1,6 @@
 """The formats searchveil reads: one file each, one line here, in the order in which they are recognised."""
 
-from searchveil.log.readers import aol, excite, generic, sogou, trec, ubi
+from searchveil.log.readers import aol, excite, generic, parquet, sogou, trec, ubi
 from searchveil.log.readers.base import Reader, Request
 
 READERS: dict[str, Reader] = {
@@ -9,7 +9,7 @@ READERS: dict[str, Reader] = {
     "sogou": sogou.READER,
     "excite": excite.READER,
     "trec": trec.READER,
-    "parquet": generic.PARQUET,
+    "parquet": parquet.READER,
     "jsonl": generic.JSONL,
     "tsv": generic.TSV,
     "csv": generic.CSV,

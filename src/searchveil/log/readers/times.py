@@ -1,6 +1,7 @@
 """Times in text and number, as SQL: everything becomes a timestamp in UTC without a zone."""
 
-from searchveil.log.readers.staging import literal
+from searchveil.engine.sql import literal
+from searchveil.log.schema import FIRST_TIME, LAST_TIME
 
 
 def time_sql(text: str, time_format: str | None = None) -> str:
@@ -22,5 +23,5 @@ def time_sql(text: str, time_format: str | None = None) -> str:
 
 
 def bad_time(time: str) -> str:
-    """SQL that holds where a time is missing or is one of the words DuckDB takes for one (infinity)."""
-    return f"{time} is null or not isfinite({time})"
+    """SQL that holds where a time is missing or none that a log may have, such as DuckDB's infinity."""
+    return f"({time} between timestamp '{FIRST_TIME}' and timestamp '{LAST_TIME}') is not true"

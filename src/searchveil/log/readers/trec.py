@@ -1,18 +1,21 @@
 """TREC Session Track: XML of sessions, their interactions and the clicks on results.
 
-The user is the session's userid or, where there is none (2011 and 2012), the session's number; the log is then one of
-sessions. Times are clock times in 2011 and 2012, put on 1 January 1970 where no date is given, and seconds from the
-session's start in 2013, which count from 1 January 1970. A time of -1 or NA is unknown: the row stays, without a time.
+The user is the session's userid, which the files of 2011 and 2012 lack, or on request the session itself: the caller
+says which, because a choice told from the sessions could be one session's doing. Times are clock times in 2011 and
+2012, put on 1 January 1970 where no date is given, and seconds from the session's start in 2013, which count from
+1 January 1970. A time of -1 or NA is unknown: the row stays, without a time.
 """
 
 import re
 import xml.etree.ElementTree as ET
 from collections.abc import Iterator
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
+from itertools import count
 from typing import Any
 
 import pyarrow as pa
 
+from searchveil.errors import InputError
 from searchveil.log.readers.base import Reader, Request
 from searchveil.log.readers.source import Source
 from searchveil.log.readers.staging import BROKEN_XML, Parsed, Remarks, Tally, Workshop
@@ -26,10 +29,18 @@ TYPES: dict[str, pa.DataType] = {
 }
 SCHEMA = pa.schema(TYPES)
 EPOCH = datetime(1970, 1, 1)
+USERS = {"userid": "user", "session": "session"}  # which id is the user -> what a guarantee is then about
+NO_ID = {
+    "userid": "no userid; with --reader-option user=session each session is a user of its own",
+    "session": "session without a num",
+}
+LARGEST_RANK = 2**31 - 1
 _BARE_AMPERSAND = re.compile(rb"&(?!(?:amp|lt|gt|quot|apos|#[0-9]+|#x[0-9A-Fa-f]+);)")
 _NOT_XML = re.compile(rb"[\x00-\x08\x0b\x0c\x0e-\x1f]")
+_NUMBER = re.compile("[0-9]{1,18}")
 _CHUNK = 1 << 20
 _SESSIONS_PER_BATCH = 1000
+_numbers = count(1)
 
 Row = tuple[str, str, datetime | None, int | None, str | None]
 
@@ -39,31 +50,47 @@ def recognises(head: bytes, name: str) -> bool:
 
 
 def parse(shop: Workshop, request: Request) -> Parsed:
+    user = request.choice("user", tuple(USERS))
     tally = Tally()
-    units: set[str] = set()
-    batches = pa.RecordBatchReader.from_batches(SCHEMA, _batches(request, tally, units))
-    table = "parsed_sessions"
-    shop.connection.register("sessions", batches)
-    shop.run(f"create or replace temp table {table} as select * from sessions")
+    refusals: list[InputError] = []
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        try:
+            yield from _batches(request, user, tally)
+        except InputError as refusal:  # DuckDB would pass it on as an error of its own
+            refusals.append(refusal)
+
+    table = f"parsed_sessions_{next(_numbers)}"  # an engine may hold several logs
+    shop.connection.register("sessions", pa.RecordBatchReader.from_batches(SCHEMA, batches()))
+    shop.run(f"create temp table {table} as select * from sessions")
     shop.connection.unregister("sessions")
-    unit = "session" if "session" in units else "user"
-    public = (
-        "whether every session has a userid, told from all of them",
-        "that the XML is well-formed: nothing after a fault is read",
-    )
-    return Parsed(table, Remarks(tally.problems(), unit, public))
+    if refusals:
+        raise refusals[0]
+    public = ["that the XML is well-formed: nothing after a fault is read"]
+    if user == "session":
+        public.append("that each session of a file has a number of its own")
+    elif len(request.sources) > 1:
+        public.append("that a userid is the same person's in all files")
+    return Parsed(table, Remarks(tally.problems(), USERS[user], tuple(public)))
 
 
-def _batches(request: Request, tally: Tally, units: set[str]) -> Iterator[pa.RecordBatch]:
+def _batches(request: Request, user: str, tally: Tally) -> Iterator[pa.RecordBatch]:
     rows: list[Row] = []
-    for source in request.sources:
+    for place, source in enumerate(request.sources, 1):
         for number, session in enumerate(_sessions(source, tally), 1):
-            units.add("user" if session.get("userid") else "session")
-            rows += _rows_of(session, source, tally)
+            rows += _rows_of(session, _user_of(session, user, place), source, user, tally)
             if number % _SESSIONS_PER_BATCH == 0:
                 yield _batch(rows)
                 rows = []
     yield _batch(rows)
+
+
+def _user_of(session: ET.Element, user: str, file: int) -> str | None:
+    """The id of a session's user, which nothing decides but the session's own attributes and its file."""
+    if user == "userid":
+        return session.get("userid") or None
+    number = session.get("num")
+    return f"{file}:{number}" if number else None  # every file counts its sessions from 1
 
 
 def _batch(rows: list[Row]) -> pa.RecordBatch:
@@ -107,13 +134,13 @@ def _escaped(piece: bytes) -> bytes:
     return _NOT_XML.sub(b"", _BARE_AMPERSAND.sub(b"&amp;", piece))
 
 
-def _rows_of(session: ET.Element, source: Source, tally: Tally) -> Iterator[Row]:
+def _rows_of(session: ET.Element, user: str | None, source: Source, kind: str, tally: Tally) -> Iterator[Row]:
     number = session.get("num", "")
-    place = [f"{source.shown}: session {number or '?'}"]
-    user = session.get("userid") or number
-    searches = [*session.iter("interaction"), *session.iter("currentquery")]
-    if not user:
-        tally.add("no user", len(searches), place)
+    place = [f"{source.shown}: session {number if _NUMBER.fullmatch(number) else '?'}"]
+    # Children alone: the searches of a session inside a session are those of the inner one.
+    searches = [*session.iterfind("interaction"), *session.iterfind("currentquery")]
+    if user is None:
+        tally.add(NO_ID[kind], len(searches), place)
         return
     for search in searches:
         query = _text(search.find("query"))
@@ -122,7 +149,7 @@ def _rows_of(session: ET.Element, source: Source, tally: Tally) -> Iterator[Row]
             continue
         try:
             time = _time(search.get("starttime"))
-        except ValueError:
+        except (ValueError, OverflowError):
             tally.add("bad time", 1, place)
             continue
         clicks = list(search.iterfind("clicked/click"))
@@ -131,7 +158,7 @@ def _rows_of(session: ET.Element, source: Source, tally: Tally) -> Iterator[Row]
         urls = {_text(result.get("rank")): _text(result.find("url")) for result in search.iterfind("results/result")}
         for click in clicks:
             rank = _text(click.find("rank"))
-            if not rank.isdecimal():
+            if not _NUMBER.fullmatch(rank) or int(rank) > LARGEST_RANK:
                 tally.add("bad rank", 1, place)
                 continue
             yield user, query, time, int(rank), urls.get(rank) or _text(click.find("docno")) or None
@@ -149,9 +176,16 @@ def _time(text: str | None) -> datetime | None:
     if ":" not in text:
         return EPOCH + timedelta(seconds=float(text))
     if "-" in text or "/" in text:
-        return datetime.fromisoformat(text.replace("/", "-")).replace(tzinfo=None)
+        time = datetime.fromisoformat(text.replace("/", "-"))
+        return time if time.tzinfo is None else time.astimezone(UTC).replace(tzinfo=None)
     hours, minutes, seconds = text.split(":")
     return EPOCH + timedelta(hours=int(hours), minutes=int(minutes), seconds=float(seconds))
 
 
-READER = Reader("trec", recognises, parse)
+READER = Reader(
+    "trec",
+    recognises,
+    parse,
+    {"user": "who is the user: userid (default), or session, each session a user of its own (2011 and 2012)"},
+    whole_files="its sessions span many lines",
+)

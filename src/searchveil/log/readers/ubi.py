@@ -4,15 +4,17 @@ A query_id is made by its client, and nothing keeps two clients from using the s
 its client_id and its query_id together: no client's rows can touch those of another.
 """
 
+from searchveil.engine.sql import literal
 from searchveil.errors import InputError
 from searchveil.log.readers.base import Reader, Request
 from searchveil.log.readers.jsonlines import MALFORMED, first_objects, json_lines, path_of
 from searchveil.log.readers.source import Source, first_lines
-from searchveil.log.readers.staging import Parsed, Part, Remarks, Staged, Tally, Workshop, literal, stage
+from searchveil.log.readers.staging import Parsed, Part, Remarks, Staged, Tally, Workshop, stage
 from searchveil.log.readers.times import bad_time, time_sql
 from searchveil.log.schema import Problem
 
-USERS = ("client_id", "session_id", "user_id")
+# Which id is the user -> what a guarantee is then about. A client is a browser or an app; a person may use several.
+USERS = {"client_id": "device", "session_id": "session", "user_id": "user"}
 # The keys of a line, in the order in which `found` holds them.
 QUERY = ("query_id", "client_id", "user_query", "timestamp")
 EVENT = ("query_id", "action_name", "client_id", "session_id", "user_id")
@@ -39,7 +41,7 @@ def _holds_events(source: Source) -> bool:
 
 
 def parse(shop: Workshop, request: Request) -> Parsed:
-    user = request.choice("user", USERS)
+    user = request.choice("user", tuple(USERS))
     events = [source for source in request.sources if _holds_events(source)]
     queries = [source for source in request.sources if source not in events]
     if not queries:
@@ -49,7 +51,7 @@ def parse(shop: Workshop, request: Request) -> Parsed:
     public = ["which files hold queries and which events, told from their first rows"]
     asked = _stage_queries(shop, queries, user_is_in_events=user != "client_id")
     if not events:
-        return asked.parsed(taken_as_public=public)
+        return asked.parsed(USERS[user], public)
     click = request.options.get("click", "click")
     happened = _stage_events(shop, events, click)
     joined = _join(shop, asked, happened, user, click)
@@ -57,7 +59,7 @@ def parse(shop: Workshop, request: Request) -> Parsed:
     problems = _combined(asked.tally, happened.tally, _users_in_doubt(shop, joined, user))
     if user != "client_id":
         public.append(f"that the events of a client's query all name the same {user}")
-    return Parsed(joined, Remarks(problems, "session" if user == "session_id" else "user", tuple(public)))
+    return Parsed(joined, Remarks(problems, USERS[user], tuple(public)))
 
 
 def _stage_queries(shop: Workshop, files: list[Source], user_is_in_events: bool) -> Staged:
@@ -160,7 +162,8 @@ READER = Reader(
     recognises,
     parse,
     {
-        "user": "which id is the user: client_id (default), session_id or user_id; the last two only events have",
+        "user": "which id is the user: client_id (a device, default), session_id or user_id, which only events have",
         "click": "the action_name of a click (default: click)",
     },
+    whole_files="clicks are joined to queries of other files",
 )
