@@ -4,7 +4,6 @@ import gc
 import os
 import sys
 import traceback
-import warnings
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -46,22 +45,20 @@ def searchveil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
     """The command in an empty folder, without a new process: most of these say no before they have done anything."""
     from commandline import Outcome  # beside the tests that use this
 
-    from searchveil.cli import main
+    from searchveil.cli import answer
 
     monkeypatch.chdir(tmp_path)
 
     def run(*arguments: object) -> Any:
         monkeypatch.setattr(sys, "argv", ["searchveil", *map(str, arguments)])
         code: Any = 1
-        with warnings.catch_warnings():  # a process that ends need not close the engine of a log it refuses
-            warnings.filterwarnings("ignore", "Implicitly cleaning up", ResourceWarning)
-            try:
-                main()
-            except SystemExit as stop:
-                code = stop.code
-            except Exception:
-                traceback.print_exc()
-            gc.collect()
+        try:
+            answer()
+        except SystemExit as stop:
+            code = stop.code
+        except Exception:
+            traceback.print_exc()
+        gc.collect()  # a process that ends need not close the engine of a log it refuses
         said = capsys.readouterr()
         return Outcome(code, said.out, said.err)
 

@@ -84,7 +84,8 @@ def environment(folder: Path) -> dict[str, str]:
     """No terminal, a plain locale, and temporary files where a test can see whether any stay."""
     scratch = folder / SCRATCH
     scratch.mkdir(exist_ok=True)
-    kept = {name: value for name, value in os.environ.items() if not name.startswith(("PYTHON", "LC_", "FORCE_COLOR"))}
+    odd = ("PYTHON", "LC_", "FORCE_COLOR")
+    kept = {name: value for name, value in os.environ.items() if name == "PYTHONPATH" or not name.startswith(odd)}
     return kept | {"TMPDIR": str(scratch), "LANG": "C.UTF-8", "COLUMNS": "80"}
 
 

@@ -68,6 +68,7 @@ WRONG_PARAMETERS = {
     ),
     "more users than there are": ((*ONE, "--notion", "probabilistic", "--users", "5"), ("more users", "make it 4")),
     "fewer users than there are": ((*ONE, "--notion", "probabilistic", "--users", "3"), ("fewer users", "make it 4")),
+    "a number of users that neighbours do not share": ((*ONE, "--users", "4"), ("leave out --users",)),
     "no users": ((*ONE, "--notion", "probabilistic", "--users", "0"), ("users", "not 0")),
     "unknown method": ((*ONE, "--method", "magic"), ("'magic'", "zealous")),
     "unknown item": ((*ONE, "--item", "face"), ("'face'", "query")),
@@ -87,13 +88,12 @@ WRONG_PARAMETERS = {
     "item of korolova": ((*ONE, "--method", "korolova", "--item", "url"), ("korolova has no --item",)),
     "k of one": (("--method", "k-query", "--k", "1"), ("k must", "not 1")),
     "master without spark": ((*ONE, "--master", "local[2]"), ("--engine spark",)),
-    "memory without a number": ((*ONE, "--memory", "lots"), ("--memory lots",)),
+    "memory without a number": ((*ONE, "--memory", "lots"), ("--memory 'lots' is no size", "3GB")),
     "column without a name": ((*ONE, "--column", "user"), ("--column user", "NAME=VALUE")),
     "guess without users": ((*ONE, "--assume", "items=3"), ("--assume", "users")),
     "guess that is no number": ((*ONE, "--assume", "users=many"), ("--assume", "many")),
     "candidates missing": ((*ONE, "--method", "korolova", "--candidates", "missing.csv"), ("missing.csv",)),
     "candidates without urls": ((*ONE, "--method", "korolova", "--candidates", "crowd.csv"), ("query and url",)),
-    "ledger with another budget": ((*ONE, "--budget-epsilon", "7"), ("--budget-epsilon",)),
     "budget that is no number": ((*ONE, "--budget-epsilon", "nan"), ("--budget-epsilon", "nan")),
 }
 

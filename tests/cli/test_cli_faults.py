@@ -141,6 +141,58 @@ def test_interrupted_after_paying_the_budget_is_spent_and_nothing_appears(tmp_pa
     assert everything_in(tmp_path) == before
 
 
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.parametrize("words", ["… reading", KEEPING])
+def test_a_signal_ends_it_cleanly(tmp_path: Path, number: signal.Signals, words: str) -> None:
+    """A line without an end and a stray return make the reader copy the log: the copy must not stay either."""
+    ledger, log = new_ledger(tmp_path), tmp_path / "log.tsv"
+    log.write_bytes(demo_log(2000).read_bytes() + b"\n\n")
+    before = everything_in(tmp_path) | {SCRATCH}
+    running = release_until(tmp_path, log, ledger, words)
+    running.send_signal(number)
+    out, err = running.communicate()
+    assert running.returncode == 128 + number, err
+    (said,) = [line for line in err.splitlines() if not line.startswith("… ")]
+    assert said.startswith(f"searchveil: stopped by {number.name}; nothing was published")
+    assert out == ""
+    assert everything_in(tmp_path) == before
+
+
+def test_a_release_that_is_there_is_not_denied(tmp_path: Path) -> None:
+    """A signal that comes when the folder is in its place, and the command has only to put its things away."""
+    program = (
+        "import os, signal\n"
+        "import searchveil.engine.duckdb as engine\n"
+        "from searchveil.cli import main\n"
+        "engine.DuckDBEngine.close = lambda self: os.kill(os.getpid(), signal.SIGTERM)\n"
+        "main()\n"
+    )
+    asked = ("release", str(crowd_log(tmp_path)), *PLENTY, "--out", "out")
+    done = subprocess.run(
+        [sys.executable, "-c", program, *asked],
+        cwd=tmp_path,
+        env=environment(tmp_path),
+        capture_output=True,
+        encoding="utf-8",
+        timeout=120,
+    )
+    assert done.returncode == 128 + signal.SIGTERM, done.stderr
+    assert (tmp_path / "out" / "guarantee.json").exists()
+    assert done.stderr.splitlines()[-1] == "searchveil: stopped by SIGTERM after out was written whole"
+
+
+def test_outputs_have_the_usual_permissions_and_the_ledger_has_not(tmp_path: Path) -> None:
+    def shared() -> None:
+        os.umask(0o002)
+
+    asked = ("release", crowd_log(tmp_path), *PLENTY, "--out", "out")
+    budget = ("--ledger", "own", "--budget-epsilon", "200", "--budget-delta", "0.1")
+    assert run(tmp_path, *asked, *budget, limit=shared).code == 0
+    assert oct((tmp_path / "out").stat().st_mode)[-3:] == "775"
+    assert oct((tmp_path / "out" / "data.parquet").stat().st_mode)[-3:] == "664"
+    assert oct((tmp_path / "own").stat().st_mode)[-3:] == "600"
+
+
 INTERRUPTED_ENGINE = """
 import sys
 import searchveil.engine.duckdb as engine

@@ -47,10 +47,34 @@ def test_a_ledger_never_pays_for_k_anonymity(tmp_path: Path) -> None:
 
 
 def test_the_budget_cannot_be_changed_afterwards(tmp_path: Path) -> None:
-    ledger = new_ledger(tmp_path, epsilon=1, delta=1e-6)
+    log, ledger = crowd_log(tmp_path), new_ledger(tmp_path, epsilon=1, delta=1e-6)
+    succeed(tmp_path, "release", log, *HALF, "--out", "first", "--ledger", ledger)
     more = ("--ledger", ledger, "--budget-epsilon", "2", "--budget-delta", "1e-6")
-    assert_refused(run(tmp_path, "release", crowd_log(tmp_path), *HALF, "--out", "out", *more), "--budget-epsilon 1.0")
-    assert entries(ledger) == ()
+    assert_refused(run(tmp_path, "release", log, *HALF, "--out", "out", *more), "--budget-epsilon 1.0")
+    assert len(entries(ledger)) == 1
+
+
+def test_a_refused_first_release_leaves_the_budget_to_be_chosen(tmp_path: Path) -> None:
+    log = crowd_log(tmp_path)
+    small = ("--ledger", "own", "--budget-epsilon", "0.1", "--budget-delta", "1e-6")
+    assert_refused(run(tmp_path, "release", log, *HALF, "--out", "out", *small), "budget refused", code=3)
+    enough = ("--ledger", "own", "--budget-epsilon", "1", "--budget-delta", "1e-6")
+    succeed(tmp_path, "release", log, *HALF, "--out", "out", *enough)
+
+
+def test_the_ledger_of_another_log_does_not_pay(tmp_path: Path) -> None:
+    log, ledger = crowd_log(tmp_path), new_ledger(tmp_path)
+    succeed(tmp_path, "release", log, *HALF, "--out", "first", "--ledger", ledger)
+    renamed = log.rename(tmp_path / "renamed.csv")
+    succeed(tmp_path, "release", renamed, *HALF, "--out", "second", "--ledger", ledger)
+    with renamed.open("a") as file:
+        file.write("newcomer,weather\n")
+    asked = ("release", renamed, *HALF, "--out", "third", "--ledger", ledger)
+    assert_refused(run(tmp_path, *asked), "account of another log", "--same-log")
+    assert not (tmp_path / "third").exists()
+    assert len(entries(ledger)) == 2
+    succeed(tmp_path, *asked, "--same-log")
+    assert_refused(run(tmp_path, "release", renamed, "--same-log", *HALF, "--out", "out"), "add --ledger")
 
 
 def test_replace_one_has_a_ledger_of_its_own(tmp_path: Path) -> None:
@@ -84,6 +108,21 @@ def test_two_commands_at_once_cannot_overspend(tmp_path: Path) -> None:
     assert sorted(outcome.code for outcome in outcomes) == [0, 3, 3]
     assert [entry.status for entry in entries(ledger)] == ["written"]
     assert sum((tmp_path / f"out-{number}").exists() for number in range(3)) == 1
+
+
+def test_of_two_commands_with_one_output_the_loser_pays_nothing(tmp_path: Path) -> None:
+    log, ledger = crowd_log(tmp_path), new_ledger(tmp_path)
+    asked = ("release", log, *HALF, "--ledger", ledger, "--out", "out")
+    with ThreadPoolExecutor(3) as pool:
+        outcomes = list(pool.map(lambda _: run(tmp_path, *asked), range(3)))
+    assert sorted(outcome.code for outcome in outcomes) == [0, 2, 2]
+    for outcome in outcomes:
+        if outcome.code:
+            assert (
+                outcome.said[-1].endswith("choose another --out or remove it first")
+                or "nothing was paid" in outcome.err
+            )
+    assert [entry.status for entry in entries(ledger)] == ["written"]
 
 
 def test_what_is_not_a_ledger_is_refused(tmp_path: Path) -> None:

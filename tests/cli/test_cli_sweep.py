@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-from commandline import assert_refused, demo_log, run, start, succeed
+from commandline import SCRATCH, assert_refused, demo_log, run, start, succeed
 
 MEASURED = "measures = ['coverage']\n"
 DEMO = MEASURED + "[log]\nusers = 200\n"
@@ -31,6 +31,15 @@ def until(true: Any, what: str) -> None:
 
 def children_of(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def workers_of(pid: int) -> list[int]:
+    lines = {child: Path(f"/proc/{child}/cmdline").read_bytes() for child in children_of(pid)}
+    return [child for child, line in lines.items() if b"spawn_main" in line]
+
+
+def is_importing(pid: int) -> bool:
+    return "numpy" in Path(f"/proc/{pid}/maps").read_text()  # one of the first
 
 
 def is_running(pid: int) -> bool:
@@ -70,6 +79,36 @@ def test_the_keyboard_stops_it_and_its_processes(tmp_path: Path) -> None:
     assert "Traceback" not in err
     assert children
     until(lambda: not any(map(is_running, children)), "processes stop with it")
+
+
+def test_the_keyboard_while_its_processes_start_is_no_traceback(tmp_path: Path) -> None:
+    """A terminal sends Ctrl-C to all processes at once, and a new one has nothing but Python's own answer to it."""
+    running = start(tmp_path, "sweep", experiment(tmp_path, MANY), "--out", "out", "--workers", "2")
+    until(lambda: any(map(is_importing, workers_of(running.pid))), "a process was started")
+    children = workers_of(running.pid)
+    for child in children:
+        os.kill(child, signal.SIGINT)
+    until(lambda: any((tmp_path / "out" / "cells").glob("*.json")), "they go on: it is the parent that stops them")
+    running.send_signal(signal.SIGINT)
+    _, err = running.communicate(timeout=LIMIT)
+    assert running.returncode == 130, err
+    assert "Traceback" not in err
+    until(lambda: not any(map(is_running, children)), "processes stop with it")
+    assert list((tmp_path / SCRATCH).iterdir()) == []
+
+
+def test_a_signal_in_the_middle_of_a_cell_leaves_no_copy_of_the_log(tmp_path: Path) -> None:
+    os.symlink(demo_log(2000), tmp_path / "log.tsv")
+    slow = "[[mechanism]]\nmethod = 'sampling'\ndelta = 0.5\nobjective = 'diversity'\nseconds = 600\n"
+    file = experiment(tmp_path, MEASURED + "[log]\npath = 'log.tsv'\n" + slow)
+    running = start(tmp_path, "sweep", file, "--out", "out", "--workers", "1")
+    scratch = tmp_path / SCRATCH
+    until(lambda: workers_of(running.pid) and any(scratch.glob("*/engine.duckdb")), "a cell was begun")
+    running.send_signal(signal.SIGTERM)
+    _, err = running.communicate(timeout=LIMIT)
+    assert running.returncode == 128 + signal.SIGTERM, err
+    assert "Traceback" not in err
+    assert list(scratch.iterdir()) == []
 
 
 def test_a_failed_cell_is_shown_and_is_exit_code_1(tmp_path: Path) -> None:

@@ -9,17 +9,21 @@ import subprocess
 import sys
 import tempfile
 import time
+from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from searchveil.engine import Engine
 from searchveil.errors import BudgetRefused, InputError
+from searchveil.log import SearchLog
 from searchveil.privacy.guarantee import Guarantee, Neighbours, Notion
 from searchveil.privacy.ledger import Ledger
 
@@ -273,7 +277,7 @@ def test_a_new_ledger_needs_a_budget(tmp_path: Path) -> None:
     ],
 )
 def test_a_ledger_keeps_its_budget(tmp_path: Path, asked: dict[str, Any], named: str) -> None:
-    Ledger.open(tmp_path / "l.db", **BUDGET)
+    Ledger.open(tmp_path / "l.db", **BUDGET).reserve(plan(0.1))
     assert Ledger.open(tmp_path / "l.db", **BUDGET) == Ledger.open(tmp_path / "l.db")
     with pytest.raises(InputError, match=named):
         Ledger.open(tmp_path / "l.db", **asked)
@@ -360,6 +364,145 @@ def test_a_damaged_ledger_is_one_clear_line(tmp_path: Path, damage: str) -> None
     with pytest.raises(InputError, match=r"not a ledger|not a searchveil ledger") as complaint:
         Ledger.open(path, **BUDGET).reserve(plan())
     assert "\n" not in str(complaint.value)
+
+
+def account_of(path: Path) -> list[Any]:
+    """What there is to pay for and to pay with; where a release went may be misspelt, for nothing is counted by it."""
+    ledger = Ledger.open(path)
+    spent = ledger.spent()
+    with pytest.raises(BudgetRefused):
+        ledger.reserve(plan(0.5))
+    entries = [{**entry.to_json(), "out": None, "status": None} for entry in spent.entries]
+    return [entries, *(value for name, value in vars(spent).items() if name != "entries")]
+
+
+def test_any_flipped_byte_is_one_clear_line_or_changes_nothing(tmp_path: Path) -> None:
+    """A damaged file must end in our own words, and never as an account on which less was spent."""
+    path, damaged = tmp_path / "l.db", tmp_path / "damaged.db"
+    ledger = Ledger.open(path, **BUDGET)
+    for epsilon in (0.1, 0.2, 0.3):
+        ledger.reserve(plan(epsilon)).written(tmp_path / str(epsilon))
+    content, paid = path.read_bytes(), account_of(path)
+    used = [place for place in range(len(content)) if content[place]]  # most of a small file is empty space
+    draw, refused = random.Random(9), 0
+    for number in range(400):
+        place = draw.choice(used) if number % 2 else draw.randrange(len(content))
+        flipped = bytes([content[place] ^ draw.randrange(1, 256)])
+        damaged.write_bytes(content[:place] + flipped + content[place + 1 :])
+        try:
+            found = account_of(damaged)
+        except InputError as complaint:
+            refused += 1
+            said = str(complaint)
+        else:
+            said = ""
+            assert found == paid, f"byte {place} became {flipped!r}"
+        assert said.isprintable(), f"byte {place} became {flipped!r}"
+        for rest in tmp_path.glob("damaged.db?*"):  # a journal of another kind
+            rest.unlink()
+    assert refused > 100
+
+
+def test_any_cut_is_one_clear_line(tmp_path: Path) -> None:
+    path, damaged = tmp_path / "l.db", tmp_path / "damaged.db"
+    ledger = Ledger.open(path, **BUDGET)
+    for _ in range(3):
+        ledger.reserve(plan(0.1))
+    content = path.read_bytes()
+    for length in {*range(0, len(content), 512), 1, 15, 16, 99, 100, len(content) - 1}:
+        damaged.write_bytes(content[:length])
+        with pytest.raises(InputError, match=r"damaged, or not a ledger|not a searchveil ledger") as complaint:
+            Ledger.open(damaged, **BUDGET).reserve(plan(0.1))
+        assert str(complaint.value).isprintable()
+        assert damaged.stat().st_size == length, "it is left as it was, for whoever can mend it"
+
+
+def test_an_empty_file_is_no_new_account(tmp_path: Path) -> None:
+    (tmp_path / "l.db").touch()
+    with pytest.raises(InputError, match=r"l\.db cannot be used: damaged.*the file is empty.*restore it from a backup"):
+        Ledger.open(tmp_path / "l.db", **BUDGET)
+    assert (tmp_path / "l.db").stat().st_size == 0
+
+
+def test_entries_that_were_taken_out_are_missed(tmp_path: Path) -> None:
+    for where in ("id = 3", "id = 1", "id > 0"):
+        path = tmp_path / f"{where}.db"
+        ledger = Ledger.open(path, **BUDGET)
+        for _ in range(3):
+            ledger.reserve(plan(0.1))
+        with closing(sqlite3.connect(path, isolation_level=None)) as file:
+            (trigger,) = file.execute("SELECT sql FROM sqlite_master WHERE name = 'spent_stays_spent'").fetchone()
+            file.execute("DROP TRIGGER spent_stays_spent")
+            file.execute(f"DELETE FROM entry WHERE {where}")
+            file.execute(trigger)
+        with pytest.raises(InputError, match="damaged, or not a ledger"):
+            Ledger.open(path)
+
+
+def test_a_ledger_appears_whole_and_for_its_owner_only(tmp_path: Path) -> None:
+    path = tmp_path / "l.db"
+    making = started(BEFORE_THE_COMMIT + "Ledger.open(sys.argv[1], budget_epsilon=1, budget_delta=1e-6)", path)
+    assert making.stdout is not None
+    assert making.stdout.readline() == "ready\n"
+    assert not path.exists()
+    making.kill()
+    making.communicate()
+    assert not path.exists()
+    ledger = Ledger.open(path, **BUDGET)
+    assert oct(path.stat().st_mode)[-3:] == "600"
+    assert ledger == Ledger.open(path)
+    assert ledger.spent().entries == ()
+
+
+def test_before_anything_is_paid_the_budget_can_still_be_chosen(tmp_path: Path) -> None:
+    """The first release may be refused, for its own reasons or because it asks too much."""
+    path = tmp_path / "l.db"
+    with pytest.raises(BudgetRefused):
+        Ledger.open(path, **BUDGET).reserve(plan(2.0))
+    ledger = Ledger.open(path, budget_epsilon=3.0, composition="pld")
+    assert (ledger.budget_epsilon, ledger.budget_delta, ledger.composition) == (3.0, 1e-6, "pld")
+    assert ledger == Ledger.open(path)
+    ledger.reserve(plan(2.0))
+    with pytest.raises(InputError, match=r"--budget-epsilon 3\.0, not 9"):
+        Ledger.open(path, budget_epsilon=9)
+
+
+def test_one_ledger_is_about_one_log(tmp_path: Path, engine: Engine) -> None:
+    def log(*rows: tuple[Any, str]) -> SearchLog:
+        users, queries = zip(*rows, strict=True)
+        table = pa.table({"user": pa.array(users), "query": pa.array(queries, pa.string())})
+        return SearchLog(engine.load(table), engine, source=str(random.random()))
+
+    rows = [("anna", "weather"), ("björn", "νέα"), ("anna", "x" * 2000)]
+    mine, longer = log(*rows), log(*rows, ("carl", "weather"))
+    ledger = Ledger.open(tmp_path / "l.db", **BUDGET)
+    ledger.reserve(plan(0.1), mine)
+    ledger.reserve(plan(0.1), log(*reversed(rows)))  # elsewhere, in another order: the same rows
+    others = [longer, log(*rows[:2]), log(("anna", "weather"), ("björn", "νέα"), ("dora", "x" * 2000))]
+    for other in others:
+        with pytest.raises(InputError, match=r"account of another log.*--same-log") as complaint:
+            ledger.reserve(plan(0.1), other)
+        assert "weather" not in str(complaint.value)
+    assert len(ledger.spent().entries) == 2
+    Ledger.open(tmp_path / "l.db", same_log=True).reserve(plan(0.1), longer)
+    ledger.reserve(plan(0.1), longer)  # said once, it is known
+    ledger.reserve(plan(0.1), mine)
+    shown = json.dumps(ledger.spent().to_json()) + repr(ledger.spent())
+    for entry in ledger.spent().entries:
+        assert entry.log is not None
+        assert entry.log not in shown, "by which a guess about the rows could be checked"
+
+
+@pytest.mark.spark
+def test_a_log_is_the_same_on_every_engine(tmp_path: Path, duckdb_engine: Engine, spark_engine: Engine) -> None:
+    texts = pa.table(
+        {"user": ["b", "Z", "ä", "10", "9"], "query": ["weather", "Ärger", "🦊 fox", "", "zebra"]},
+    )
+    numbers = pa.table({"user": [10, 9, 200], "query": ["a", "b", "c"]})
+    for name, rows in {"texts": texts, "numbers": numbers}.items():
+        ledger = Ledger.open(tmp_path / name, **BUDGET)
+        for engine in (duckdb_engine, spark_engine):
+            ledger.reserve(plan(0.1), SearchLog(engine.load(rows), engine))
 
 
 def test_what_is_spent_cannot_be_edited_by_accident(tmp_path: Path) -> None:

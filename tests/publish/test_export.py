@@ -153,6 +153,18 @@ def test_nothing_is_exported_without_a_guarantee(tmp_path: Path, record: str | N
     (folder / "guarantee.json").unlink()
     if record is not None:
         (folder / "guarantee.json").write_text(record)
-    with pytest.raises(InputError, match=r"no readable guarantee\.json"):
+    with pytest.raises(InputError, match=r"guarantee\.json"):
         export_release(folder, tmp_path / "out", "orcas")
     assert not (tmp_path / "out").exists()
+
+
+@pytest.mark.parametrize("layout", ["orcas", "click-graph"])
+def test_a_pair_that_several_users_were_drawn_for_is_one_line(tmp_path: Path, layout: str) -> None:
+    rows = pa.table({"user": [1, 1, 2], "query": ["a", "b", "a"], "url": ["x", "y", "x"], "count": [2, 1, 3]})
+    Release({"data": rows}, Sampling(delta=0.5).plan()).write(tmp_path / "sample")
+    export_release(tmp_path / "sample", tmp_path / "out", layout)
+    if layout == "orcas":
+        assert (tmp_path / "out" / "orcas.tsv").read_text().splitlines() == ["Q0\ta\tD0\tx", "Q1\tb\tD1\ty"]
+    else:
+        edges = (tmp_path / "out" / "edges.tsv").read_text().splitlines()[1:]
+        assert edges == ["0\t2\tclick\t5", "1\t3\tclick\t1"]

@@ -29,7 +29,7 @@ from searchveil.errors import InputError
 from searchveil.privacy.guarantee import Guarantee
 from searchveil.privacy.ledger import Ledger
 from searchveil.publish import card
-from searchveil.publish.folder import check_writable, write_folder
+from searchveil.publish.folder import check_writable, claimed, write_folder
 from searchveil.publish.mechanism import Plan, Release
 
 DP = Guarantee(
@@ -426,6 +426,45 @@ def test_a_file_that_may_not_grow_leaves_nothing_and_the_budget_spent(tmp_path: 
     assert "stays spent" in done.stdout
     assert list((tmp_path / "disk").iterdir()) == []
     assert Ledger.open(tmp_path / "l.db").spent().basic_epsilon == 1
+
+
+def test_a_place_is_claimed_before_anything_is_paid(tmp_path: Path) -> None:
+    out = tmp_path / "out"
+    with claimed(out):
+        with pytest.raises(InputError, match="being made by another process, and nothing was paid") as complaint:
+            claimed(out).__enter__()
+        assert "\n" not in str(complaint.value)
+        write_folder(release(), out)
+    with pytest.raises(InputError, match="exists already"):
+        claimed(out).__enter__()
+    assert [path.name for path in tmp_path.iterdir()] == ["out"]
+
+
+def test_a_claim_ends_with_its_process(tmp_path: Path) -> None:
+    program = (
+        "import sys\nfrom pathlib import Path\nfrom searchveil.publish.folder import claimed\n"
+        "with claimed(Path(sys.argv[1])):\n    print('mine', flush=True)\n    sys.stdin.read()\n"
+    )
+    command = [sys.executable, "-c", program, str(tmp_path / "out")]
+    other = subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+    assert other.stdout is not None
+    assert other.stdout.readline() == "mine\n"
+    with pytest.raises(InputError, match="being made by another process"):
+        claimed(tmp_path / "out").__enter__()
+    other.kill()
+    other.communicate()
+    with claimed(tmp_path / "out"):
+        pass
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_whoever_finds_the_place_taken_is_told_that_the_budget_is_gone(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "l.db", budget_epsilon=1, budget_delta=1e-6)
+    paid = paid_release(ledger)
+    (tmp_path / "out").mkdir()
+    with pytest.raises(InputError, match=r"exists already.*the budget reserved for it \(entry 1\) stays spent"):
+        paid.write(tmp_path / "out")
+    assert paid.write(tmp_path / "elsewhere").exists()
 
 
 def test_a_written_release_is_noted_in_the_ledger(tmp_path: Path) -> None:

@@ -1,17 +1,28 @@
 """How do people ask? Thin: parses, calls, prints; no logic."""
 
 import os
+import signal
 import sys
 from contextlib import suppress
 from typing import NoReturn
 
-from searchveil.errors import was_interrupted
+from searchveil.errors import printable, was_interrupted
+from searchveil.stopping import end_cleanly, received
+from searchveil.whole import keep_private, written
 
 INTERRUPTED = 130
+GRACE = 8  # seconds for putting things away after a signal; service managers wait ten and more
 
 
 def main() -> NoReturn:
-    """The command `searchveil`: exit 0 done, 2 the input or a parameter is wrong, 3 the budget refuses."""
+    """The command `searchveil`, a process of its own."""
+    end_cleanly(GRACE)
+    keep_private()
+    answer()
+
+
+def answer() -> NoReturn:
+    """Exit 0 done, 2 the input or a parameter is wrong, 3 the budget refuses, 128 + n stopped by signal n."""
     _prepare_streams()
     from searchveil.cli.app import app
     from searchveil.errors import SearchveilError
@@ -19,32 +30,46 @@ def main() -> NoReturn:
     try:
         code = app(standalone_mode=False) or 0
         sys.stdout.flush()  # here, where a reader who has gone or a full disk can still be told apart from success
-    except SearchveilError as refusal:
-        _stop(str(refusal), refusal.exit_code)
     except KeyboardInterrupt:
         code = INTERRUPTED
-    except BrokenPipeError:
-        # Whoever reads our output has gone (`… | head`): not an error of ours, and nothing more can be said there.
-        _leave_stdout()
-        sys.exit(1)
-    except OSError as problem:
-        _leave_stdout()
-        _stop(f"{problem.filename or 'the output'}: {problem.strerror or problem}", 2)
     except Exception as problem:
-        if hasattr(problem, "format_message"):  # the command line itself is wrong
+        if received() is not None or was_interrupted(problem):  # what else went wrong is the signal's doing
+            code = INTERRUPTED
+        elif isinstance(problem, SearchveilError):
+            _stop(str(problem), problem.exit_code)
+        elif isinstance(problem, BrokenPipeError):
+            # Whoever reads our output has gone (`… | head`): not an error of ours, and nothing more can be said there.
+            _leave_stdout()
+            sys.exit(1)
+        elif isinstance(problem, OSError):
+            _leave_stdout()
+            _stop(f"{problem.filename or 'the output'}: {problem.strerror or problem}", 2)
+        elif hasattr(problem, "format_message"):  # the command line itself is wrong
             asked = getattr(getattr(problem, "ctx", None), "command_path", None) or "searchveil"
             _stop(f"{problem.format_message().rstrip('.')}. Try '{asked} --help'.", 2)
-        if was_interrupted(problem):
-            code = INTERRUPTED
         elif type(problem).__module__.split(".")[0] in ("duckdb", "_duckdb"):
-            _stop(f"the engine gave up: {str(problem).splitlines()[0]}", 2)
+            name = type(problem).__name__
+            # Other errors may quote a cell of a private row.
+            said = str(problem).splitlines()[0] if name in ("OutOfMemoryException", "IOException") else name
+            _stop(f"the engine gave up: {said}", 2)
+        elif type(problem).__module__.split(".")[0] in ("pyspark", "py4j"):
+            from searchveil.engine.spark import cause_of
+
+            _stop(f"Spark gave up: {cause_of(problem)}", 2)
         else:
             raise
     if code == INTERRUPTED:
-        paid = any(word.split("=")[0] == "--ledger" for word in sys.argv)
-        unless = "; what the ledger had already reserved stays spent (docs/ledger.md)" if paid else ""
-        _stop(f"stopped by the keyboard; nothing was published{unless}", INTERRUPTED)
+        _say_stopped(received() or signal.SIGINT)
     sys.exit(code)
+
+
+def _say_stopped(number: int) -> NoReturn:
+    by = "the keyboard" if number == signal.SIGINT else signal.Signals(number).name
+    if written:
+        _stop(f"stopped by {by} after {written[-1]} was written whole", 128 + number)
+    paid = any(word.split("=")[0] == "--ledger" for word in sys.argv)
+    unless = "; what the ledger had already reserved stays spent (docs/ledger.md)" if paid else ""
+    _stop(f"stopped by {by}; nothing was published{unless}", 128 + number)
 
 
 def _prepare_streams() -> None:
@@ -63,5 +88,6 @@ def _leave_stdout() -> None:
 
 
 def _stop(message: str, code: int) -> NoReturn:
-    print(f"searchveil: {' '.join(message.split())}", file=sys.stderr)
+    with suppress(OSError):  # a terminal that hung up
+        print(f"searchveil: {printable(' '.join(message.split()))}", file=sys.stderr)
     sys.exit(code)

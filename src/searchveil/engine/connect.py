@@ -1,19 +1,30 @@
 """Opening an engine by name; the heavy imports wait until one is asked for."""
 
+from collections.abc import Mapping
+
 from searchveil.engine.base import Engine
 from searchveil.errors import InputError
 
 
-def open_engine(name: str = "duckdb", *, master: str | None = None, memory: str | None = None) -> Engine:
+def open_engine(
+    name: str = "duckdb",
+    *,
+    master: str | None = None,
+    memory: str | None = None,
+    executor_memory: str | None = None,
+    spark_conf: Mapping[str, str] | None = None,
+) -> Engine:
     """DuckDB inside this process, or Spark at `master` (for example local[2], spark://host:7077, yarn)."""
     if name == "duckdb":
-        if master is not None:
-            raise InputError("--master is for Spark; add --engine spark")
+        of_spark = {"--master": master, "--executor-memory": executor_memory, "--spark-conf": spark_conf or None}
+        for option, value in of_spark.items():
+            if value is not None:
+                raise InputError(f"{option} is for Spark; add --engine spark")
         from searchveil.engine.duckdb import DuckDBEngine
 
         return DuckDBEngine(memory=memory)
     if name == "spark":
         from searchveil.engine.spark import SparkEngine
 
-        return SparkEngine(master=master, memory=memory)
+        return SparkEngine(master=master, memory=memory, executor_memory=executor_memory, conf=spark_conf)
     raise InputError(f"no engine '{name}'; there are duckdb and spark")

@@ -4,7 +4,6 @@ The pool is fixed before the log is looked at and is itself public. It lives in 
 mechanisms read it inside the engine, so ten million queries never become ten million Python strings.
 """
 
-import json
 import random
 import re
 from collections.abc import Iterator
@@ -15,11 +14,13 @@ from pathlib import Path
 import ibis.expr.types as ir
 
 from searchveil.engine import Engine
+from searchveil.engine.sql import literal
 from searchveil.errors import InputError
 from searchveil.items.item import normalize_query
 from searchveil.log.normalize import Normalization
 from searchveil.log.readers.generic import is_user_column
 from searchveil.privacy.guarantee import Guarantee
+from searchveil.release_folder import release_files, release_record
 from searchveil.whole import whole
 
 NOT_A_NOUN = frozenset(
@@ -54,28 +55,29 @@ class QueryPool:
     @classmethod
     def from_file(cls, source: str | Path, out: str | Path) -> "QueryPool":
         """From a public list: a text file with a query a line, or a CSV, TSV or Parquet file with a column `query`."""
+        from searchveil.engine.duckdb import not_a_pattern
+
         source = Path(source)
         if not source.is_file():
             raise InputError(f"there is no file {source} to make a pool from")
         name = source.name.removesuffix(".gz")
+        path = literal(not_a_pattern(str(source)))
         if name.endswith(".parquet"):
-            scan = f"from read_parquet({_quoted(source)})"
+            scan = f"from read_parquet({path})"
         elif name.endswith(".csv"):
-            scan = f"from read_csv({_quoted(source)}, all_varchar = true, header = true, delim = ',')"
+            scan = f"from read_csv({path}, all_varchar = true, header = true, delim = ',')"
         elif name.endswith(".tsv"):
             as_it_is = "delim = '\t', quote = '', escape = ''"
-            scan = f"from read_csv({_quoted(source)}, all_varchar = true, header = true, {as_it_is})"
+            scan = f"from read_csv({path}, all_varchar = true, header = true, {as_it_is})"
         else:
             one_column = "columns = {'query': 'VARCHAR'}, delim = '\x01', quote = '', escape = '', header = false"
-            scan = f"from read_csv({_quoted(source)}, {one_column})"
+            scan = f"from read_csv({path}, {one_column})"
         return cls._write(scan, Path(out), str(source))
 
     @classmethod
     def from_release(cls, folder: str | Path, out: str | Path) -> "QueryPool":
         """From the queries of an earlier differentially private release, whose cost a ledger adds up."""
-        data = next(iter(sorted(Path(folder).glob("data.*"))), None)
-        if data is None:
-            raise InputError(f"{folder} is no release folder: it has no data file")
+        data = release_files(folder)[0]
         if data.suffix == ".tsv":  # whose escapes a list of queries does not have
             raise InputError(f"{data} is a release as TSV; release with --table parquet or csv to make a pool of it")
         _check_private(Path(folder))
@@ -130,20 +132,26 @@ class QueryPool:
     def _write(cls, scan: str, out: Path, source: str, **tables: object) -> "QueryPool":
         import duckdb
 
+        from searchveil.engine.duckdb import DuckDBEngine
+
         if out.exists():
             raise InputError(f"{out} exists; choose another --out or remove it first")
-        with duckdb.connect() as engine:
+        engine = DuckDBEngine()
+        try:
+            connection = engine.connection.con
             for name, table in tables.items():
-                engine.register(name, table)
+                connection.register(name, table)
             distinct = f"select distinct query as \"query\" {scan} where regexp_matches(query, '[^\\s]') order by query"
             try:
-                _check_columns(engine.sql(f"{scan} limit 0").columns, source)
+                _check_columns(connection.sql(f"{scan} limit 0").columns, source)
                 with whole(out) as partial:
-                    engine.execute(f"copy ({distinct}) to {_quoted(partial)} (format parquet, compression zstd)")
+                    connection.execute(f"copy ({distinct}) to {literal(partial)} (format parquet, compression zstd)")
                     if cls(partial).size == 0:
                         raise InputError(f"{source} has no query in it")
             except duckdb.Error as problem:
                 raise InputError(f"{source} could not become a pool: {str(problem).splitlines()[0]}") from problem
+        finally:
+            engine.close()
         return cls(out)
 
 
@@ -161,9 +169,8 @@ def _check_columns(columns: list[str], source: str) -> None:
 def _check_private(folder: Path) -> None:
     """A pool counts as public, and what was published without protection is no reason to call the log's texts that."""
     try:
-        record = json.loads((folder / "guarantee.json").read_text("utf-8"))
-        private = Guarantee.from_json(record["guarantee"]).is_private
-    except (OSError, ValueError, KeyError, TypeError) as problem:
+        private = Guarantee.from_json(release_record(folder)["guarantee"]).is_private
+    except (ValueError, KeyError, TypeError) as problem:
         raise InputError(
             f"{folder} has no readable guarantee.json, so what protects its queries is unknown; name a whole release "
             "folder, or a list of public queries with --queries FILE"
@@ -192,7 +199,3 @@ def _noun_like(path: Path) -> Iterator[tuple[float, str]]:
             head = words[-1].lower()
             if head.isalpha() and len(head) > 2 and head not in NOT_A_NOUN and not head.endswith(NOT_NOUN_ENDINGS):
                 yield float(frequency), " ".join(words).lower()
-
-
-def _quoted(path: Path) -> str:
-    return "'" + str(path).replace("'", "''") + "'"

@@ -1,9 +1,9 @@
-"""Reading a release folder back, in any of the formats it may have been written in."""
+"""The tables of a release folder, in any of the formats it may have been written in."""
 
 import json
 from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, get_args
 
 import ibis.expr.types as ir
 import pyarrow as pa
@@ -12,35 +12,31 @@ import pyarrow.csv
 from searchveil.engine import Engine
 from searchveil.errors import InputError
 from searchveil.publish.folder import TSV_ESCAPES, TSV_MISSING
+from searchveil.publish.mechanism import Counted
+from searchveil.release_folder import release_files, release_record
 
 if TYPE_CHECKING:
     from searchveil.publish.mechanism import Release
-
-
-def release_record(folder: str | Path) -> dict[str, Any]:
-    """The record of a release folder: its method, item, parameters, guarantee and files."""
-    path = Path(folder) / "guarantee.json"
-    try:
-        record = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as problem:
-        raise InputError(
-            f"{folder} is no release folder: it has no readable guarantee.json; make one with searchveil release"
-        ) from problem
-    if not isinstance(record, dict) or not isinstance(record.get("files"), dict):
-        raise InputError(f"{path} does not name the files of a release; make the folder anew with searchveil release")
-    return record
 
 
 def released_tables(release: "str | Path | Release", engine: Engine) -> list[ir.Table]:
     """The tables of a release inside the engine, the main one first."""
     if not isinstance(release, str | Path):
         return [engine.load(table) for table in release.tables.values()]
-    return [_read(Path(release) / name, engine) for name in release_record(release)["files"]]
+    return [_read(path, engine) for path in release_files(release)]
+
+
+def released_counts(release: "str | Path | Release") -> "Counted":
+    """What its counts are numbers of; a folder that does not say so is taken to have counted occurrences."""
+    if not isinstance(release, str | Path):
+        return release.plan.counts
+    counts: Counted = release_record(release).get("counts", "occurrences")
+    if counts not in get_args(Counted):
+        raise InputError(f"{release}: guarantee.json says that counts are of '{counts}'; make the folder anew")
+    return counts
 
 
 def _read(path: Path, engine: Engine) -> ir.Table:
-    if not path.is_file():
-        raise InputError(f"{path} is missing, which guarantee.json beside it names")
     if path.suffix == ".parquet":
         return engine.read_parquet([str(path.resolve())])
     if path.suffix not in READERS:
@@ -84,6 +80,8 @@ def _typed(texts: pa.Table) -> pa.Table:
     for i, name in enumerate(texts.column_names):
         if name in ("count", "position"):
             texts = texts.set_column(i, name, texts[name].cast(pa.int64()))
+        elif name == "draws":
+            texts = texts.set_column(i, name, texts[name].cast(pa.float64()))
         elif name == "generalised":
             texts = texts.set_column(i, name, texts[name].cast(pa.bool_()))
         elif name == "session" and "count" in texts.column_names:  # a list of queries; elsewhere the id of a session

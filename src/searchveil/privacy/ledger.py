@@ -4,19 +4,23 @@ A reservation is durable before it is answered, is never taken back, and counts 
 written: a crash may waste budget and can never create any.
 """
 
+import hashlib
+import hmac
 import json
+import os
+import secrets
 import sqlite3
-from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from math import inf, isfinite
 from pathlib import Path
-from stat import S_ISREG
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from searchveil.errors import BudgetRefused, InputError
+from searchveil.log import SearchLog
 from searchveil.privacy.composition import Cost, basic, decimal, not_below, optimal
 from searchveil.privacy.guarantee import Guarantee, Neighbours, Notion
 from searchveil.privacy.rounding import at_least, at_most
@@ -39,24 +43,27 @@ COUNTED_AS: dict[Notion, str] = {
 }
 
 APPLICATION_ID = 0x5645494C  # "VEIL": tells a ledger from any other SQLite file
-SCHEMA_VERSION = 1
+SCHEMA_VERSION = 2
 BUSY_SECONDS = 60  # how long to wait for another process that is reserving
 
-# ε and δ are kept as text, because they are decimals. The triggers guard against a slip of the hand, not malice.
+# ε and δ are kept as text, because they are decimals. The triggers guard against a slip of the hand; the seals, each
+# over a row and the seal before it, show a damaged file; neither stops malice. `log` is the fingerprint of the log that
+# an entry paid for, under the account's key.
 SCHEMA = (
     """CREATE TABLE account (
         budget_epsilon TEXT NOT NULL, budget_delta TEXT NOT NULL,
-        neighbours TEXT NOT NULL, composition TEXT NOT NULL)""",
+        neighbours TEXT NOT NULL, composition TEXT NOT NULL, key TEXT NOT NULL, seal TEXT NOT NULL)""",
     """CREATE TABLE entry (
         id INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT NOT NULL, method TEXT NOT NULL, item TEXT NOT NULL,
         parameters TEXT NOT NULL, guarantee TEXT NOT NULL, epsilon TEXT NOT NULL, delta TEXT NOT NULL,
-        counted_as TEXT NOT NULL, status TEXT NOT NULL CHECK (status IN ('reserved', 'written')), out TEXT)""",
-    """CREATE TRIGGER budget_is_fixed BEFORE UPDATE ON account
+        counted_as TEXT NOT NULL, log TEXT, seal TEXT NOT NULL,
+        status TEXT NOT NULL CHECK (status IN ('reserved', 'written')), out TEXT)""",
+    """CREATE TRIGGER budget_is_fixed BEFORE UPDATE ON account WHEN EXISTS (SELECT 1 FROM entry)
         BEGIN SELECT RAISE(ABORT, 'a budget does not change'); END""",
     """CREATE TRIGGER budget_stays BEFORE DELETE ON account
         BEGIN SELECT RAISE(ABORT, 'a budget does not change'); END""",
     """CREATE TRIGGER cost_is_fixed
-        BEFORE UPDATE OF id, time, method, item, parameters, guarantee, epsilon, delta, counted_as ON entry
+        BEFORE UPDATE OF id, time, method, item, parameters, guarantee, epsilon, delta, counted_as, log, seal ON entry
         BEGIN SELECT RAISE(ABORT, 'what is spent stays spent'); END""",
     """CREATE TRIGGER spent_stays_spent BEFORE DELETE ON entry
         BEGIN SELECT RAISE(ABORT, 'what is spent stays spent'); END""",
@@ -80,6 +87,8 @@ class Entry:
     counted_as: str
     status: Status
     out: str | None
+    log: str | None = field(repr=False)
+    seal: str = field(repr=False)
     ledger: "Ledger" = field(repr=False, compare=False)
 
     @property
@@ -94,7 +103,8 @@ class Entry:
             file.execute("UPDATE entry SET status = 'written', out = ? WHERE id = ?", (where, self.id))
 
     def to_json(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name != "ledger"}
+        """Without the fingerprint of the log, by which a guess about its rows could be checked."""
+        return {name: value for name, value in vars(self).items() if name not in ("log", "seal", "ledger")}
 
 
 @dataclass(frozen=True)
@@ -149,6 +159,9 @@ class Ledger:
     budget_delta: float
     neighbours: Neighbours
     composition: Composition
+    key: str = field(repr=False)
+    seal: str = field(repr=False)
+    same_log: bool = False  # the owner's word that the log is the account's, although its rows have changed
 
     @classmethod
     def open(
@@ -159,10 +172,12 @@ class Ledger:
         budget_delta: float | None = None,
         neighbours: Neighbours | None = None,
         composition: Composition | None = None,
+        same_log: bool = False,
     ) -> "Ledger":
-        """The ledger in this file. A new one needs a budget; an existing one keeps its own and refuses to take another.
+        """The ledger in this file. A new one needs a budget; one that has paid keeps its own and refuses another.
 
-        A new ledger counts add-remove by basic composition, unless told otherwise.
+        A new ledger counts add-remove by basic composition, unless told otherwise. `same_log` says that what is
+        released is the log that this account is about, although its rows have changed since: it grew, or was corrected.
         """
         path = Path(path)
         _check_budget(budget_epsilon, budget_delta)
@@ -170,7 +185,7 @@ class Ledger:
         _check_word("--budget-composition", composition, get_args(Composition))
         if not path.parent.is_dir():
             raise InputError(f"ledger {path}: there is no folder {path.parent}; make it or name another --ledger file")
-        if _is_unborn(path):
+        if not os.path.lexists(path):
             if budget_epsilon is None or budget_delta is None:
                 raise InputError(
                     f"ledger {path} does not exist yet: give it a budget with --budget-epsilon E --budget-delta D, "
@@ -178,13 +193,43 @@ class Ledger:
                 )
             _create(path, budget_epsilon, budget_delta, neighbours or "add-remove", composition or "basic")
         with _opened(path, f"ledger {path} cannot be used") as file:
-            ledger = cls(path, *_account(file, path))
+            ledger = cls(path, *_account(file, path), same_log)
+            paid = bool(ledger._entries(file))
+        if not paid:
+            return ledger._with_budget(budget_epsilon, budget_delta, neighbours, composition)
         ledger._check_same(budget_epsilon, budget_delta, neighbours, composition)
         return ledger
 
-    def reserve(self, plan: "Plan") -> Entry:
-        """Pay for a release before it is made, or refuse. On return the reservation has reached the disk."""
+    def _with_budget(
+        self, epsilon: float | None, delta: float | None, neighbours: Neighbours | None, composition: Composition | None
+    ) -> "Ledger":
+        """As long as nothing was paid, a budget can still be chosen: the release that it was made for was refused."""
+        chosen = replace(
+            self,
+            budget_epsilon=self.budget_epsilon if epsilon is None else float(epsilon),
+            budget_delta=self.budget_delta if delta is None else float(delta),
+            neighbours=neighbours or self.neighbours,
+            composition=composition or self.composition,
+        )
+        if chosen == self:
+            return self
+        row = _account_row(*chosen._budget, self.key)
+        with self._transaction("its budget could not be set") as file:
+            names = ", ".join(f"{name} = :{name}" for name in row)
+            file.execute(f"UPDATE account SET {names}", row)
+        return replace(chosen, seal=row["seal"])
+
+    @property
+    def _budget(self) -> tuple[float, float, Neighbours, Composition]:
+        return self.budget_epsilon, self.budget_delta, self.neighbours, self.composition
+
+    def reserve(self, plan: "Plan", log: SearchLog | None = None) -> Entry:
+        """Pay for a release before it is made, or refuse. On return the reservation has reached the disk.
+
+        With its log, also refuse if this account is about another one.
+        """
         cost = self._cost(plan.guarantee)
+        fingerprint = None if log is None else self._fingerprint(log)
         row = {
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
             "method": plan.method,
@@ -194,17 +239,20 @@ class Ledger:
             "epsilon": repr(float(cost.epsilon)),
             "delta": repr(float(cost.delta)),
             "counted_as": COUNTED_AS[plan.guarantee.notion],
+            "log": fingerprint,
             "status": "reserved",
         }
         with self._transaction("nothing was released, because that could not be recorded") as file:
             entries = self._entries(file)
             self._check_unit(plan.guarantee, entries)
+            self._check_log(fingerprint, entries)
             counted = [entry.cost for entry in entries]
             if not self._fits([*counted, cost]):
                 raise self._refusal(cost, counted)
+            row["seal"] = _seal(entries[-1].seal if entries else self.seal, row)
             marks = ", ".join(f":{name}" for name in row)
             number = file.execute(f"INSERT INTO entry ({', '.join(row)}) VALUES ({marks})", row).lastrowid
-            return self._entry(file.execute("SELECT * FROM entry WHERE id = ?", (number,)).fetchone())
+            return self._entry(dict(file.execute("SELECT * FROM entry WHERE id = ?", (number,)).fetchone()))
 
     def spent(self) -> Spent:
         with _opened(self.path, f"ledger {self.path} cannot be read") as file:
@@ -244,6 +292,23 @@ class Ledger:
                 f"ledger {self.path} counts per {entries[0].guarantee['unit']} and the release promises per "
                 f"{guarantee.unit}: the two do not add up; name another --ledger file"
             )
+
+    def _check_log(self, fingerprint: str | None, entries: list[Entry]) -> None:
+        known = {entry.log for entry in entries if entry.log is not None}
+        if fingerprint is None or not known or fingerprint in known or self.same_log:
+            return
+        raise InputError(
+            f"ledger {self.path} is the account of another log, or this one has changed since: name the --ledger file "
+            "of this log, or add --same-log if it is the same log that grew or was corrected"
+        )
+
+    def _fingerprint(self, log: SearchLog) -> str:
+        """Tells one log from another, wherever it lies, in which format and on which engine.
+
+        Not a secret: it must not be shown. A mistake is to be found, not a forgery.
+        """
+        told = json.dumps(_told(log), ensure_ascii=False)
+        return hmac.new(bytes.fromhex(self.key), told.encode(errors="surrogatepass"), hashlib.sha256).hexdigest()
 
     def _fits(self, counted: list[Guarantee]) -> bool:
         total = basic(counted)
@@ -288,10 +353,18 @@ class Ledger:
                 )
 
     def _entries(self, file: sqlite3.Connection) -> list[Entry]:
-        return [self._entry(row) for row in file.execute("SELECT * FROM entry ORDER BY id")]
+        """All of them, or a complaint: no entry may be missing, and none may cost less than it did."""
+        entries: list[Entry] = []
+        for row in map(dict, file.execute("SELECT * FROM entry ORDER BY id")):
+            if row["seal"] != _seal(entries[-1].seal if entries else self.seal, row):
+                raise sqlite3.DatabaseError(f"malformed entry {len(entries) + 1}")
+            entries.append(self._entry(row))
+        last = file.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'entry'").fetchone()[0]
+        if [entry.id for entry in entries] != list(range(1, last + 1)):
+            raise sqlite3.DatabaseError("malformed: entries are missing")
+        return entries
 
-    def _entry(self, row: sqlite3.Row) -> Entry:
-        record = dict(row)
+    def _entry(self, record: dict[str, Any]) -> Entry:
         try:
             for name in ("parameters", "guarantee"):
                 record[name] = json.loads(record[name])
@@ -308,71 +381,128 @@ class Ledger:
         """Alone in the file from the first read to the commit, so that no two processes see the same room for both."""
         with _opened(self.path, f"ledger {self.path}: {otherwise}") as file:
             file.execute("BEGIN IMMEDIATE")
-            if _account(file, self.path) != (self.budget_epsilon, self.budget_delta, self.neighbours, self.composition):
+            if _account(file, self.path) != (*self._budget, self.key, self.seal):
                 raise InputError(f"ledger {self.path} was replaced by another one meanwhile; run the command again")
             yield file
             file.execute("COMMIT")
 
 
 @contextmanager
-def _opened(path: Path, trouble: str, *, mode: Literal["rw", "rwc"] = "rw") -> Iterator[sqlite3.Connection]:
-    """A connection for one operation. What SQLite has to complain about becomes one line."""
+def _opened(path: Path, trouble: str) -> Iterator[sqlite3.Connection]:
+    """A connection for one operation. What SQLite has to complain about, or what is no ledger, becomes one line."""
     try:
-        address = f"{path.absolute().as_uri()}?mode={mode}"  # "rw": a ledger that vanished is not silently begun anew
+        if path.is_file() and path.stat().st_size == 0:  # which SQLite would take for a new one
+            raise sqlite3.DatabaseError("malformed: the file is empty")
+        address = f"{path.absolute().as_uri()}?mode=rw"  # "rw": a ledger that vanished is not silently begun anew
         with closing(sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None)) as file:
-            file.row_factory = sqlite3.Row
-            # EXTRA also syncs the folder once the journal is removed: with FULL, a power cut right after a commit could
-            # bring the journal back and take the commit away.
-            file.execute("PRAGMA synchronous = EXTRA")
+            _set_up(file)
             yield file
     except sqlite3.Error as error:
         raise InputError(f"{trouble}: {_reason(error)}") from error
+    except UnicodeDecodeError as error:  # by sqlite3 itself, of a damaged name
+        raise InputError(f"{trouble}: {_reason(sqlite3.DatabaseError('malformed text'))}") from error
+
+
+def _set_up(file: sqlite3.Connection) -> None:
+    file.row_factory = sqlite3.Row
+    # EXTRA also syncs the folder once the journal is removed: with FULL, a power cut right after a commit could bring
+    # the journal back and take the commit away.
+    file.execute("PRAGMA synchronous = EXTRA")
 
 
 def _reason(error: sqlite3.Error) -> str:
-    said = str(error)
-    if "not a database" in said or "malformed" in said:
-        return f"damaged, or not a ledger ({said}); restore it from a backup, for a new one would forget what was spent"
+    said = " ".join(str(error).split())
+    if not said.isprintable():  # a damaged file's own words
+        said = "malformed"
     if "locked" in said:
         return f"another process has held it for {BUSY_SECONDS} seconds; try again when that one is done"
     if "readonly" in said or "unable to open" in said:
         return f"{said}; check that it is a file, and that you may write to it and to its folder"
-    return said
-
-
-def _is_unborn(path: Path) -> bool:
-    """No file, or an empty one: left by a process that died before its first commit, or by one that is about to.
-
-    One look decides: asking twice would let another process create the file between the questions.
-    """
-    try:
-        found = path.stat()
-    except FileNotFoundError:
-        return True
-    return S_ISREG(found.st_mode) and found.st_size == 0
+    if "full" in said or "disk I/O" in said or "does not change" in said:
+        return said
+    return f"damaged, or not a ledger ({said}); restore it from a backup, for a new one would forget what was spent"
 
 
 def _create(path: Path, epsilon: float, delta: float, neighbours: Neighbours, composition: Composition) -> None:
-    with _opened(path, f"ledger {path} cannot be created", mode="rwc") as file:
-        file.execute("BEGIN IMMEDIATE")
-        if file.execute("SELECT count(*) FROM sqlite_master").fetchone()[0] == 0:  # else another process was quicker
+    """Made whole under another name and linked to its own: no other process ever sees half of it, or an empty file."""
+    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
+    row = _account_row(epsilon, delta, neighbours, composition, secrets.token_hex(32))
+    try:
+        os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
+        with closing(sqlite3.connect(partial, isolation_level=None)) as file:
+            _set_up(file)
+            file.execute("BEGIN IMMEDIATE")
             for statement in SCHEMA:
                 file.execute(statement)
-            budget = (repr(float(epsilon)), repr(float(delta)), neighbours, composition)
-            file.execute("INSERT INTO account VALUES (?, ?, ?, ?)", budget)
-        file.execute("COMMIT")
+            marks = ", ".join(f":{name}" for name in row)
+            file.execute(f"INSERT INTO account ({', '.join(row)}) VALUES ({marks})", row)
+            file.execute("COMMIT")
+        with suppress(FileExistsError):  # another process was quicker: that one's counts
+            os.link(partial, path)
+        folder = os.open(path.parent, os.O_RDONLY)
+        with suppress(OSError):  # some file systems cannot sync a folder
+            os.fsync(folder)
+        os.close(folder)
+    except (sqlite3.Error, OSError) as error:
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())
+        raise InputError(
+            f"ledger {path} cannot be created: {reason}; name a --ledger file where you may write, on a file system "
+            "with hard links"
+        ) from error
+    finally:
+        with suppress(OSError):
+            partial.unlink()
 
 
-def _account(file: sqlite3.Connection, path: Path) -> tuple[float, float, Neighbours, Composition]:
+def _account_row(
+    epsilon: float, delta: float, neighbours: Neighbours, composition: Composition, key: str
+) -> dict[str, str]:
+    row = {
+        "budget_epsilon": repr(float(epsilon)),
+        "budget_delta": repr(float(delta)),
+        "neighbours": neighbours,
+        "composition": composition,
+        "key": key,
+    }
+    return row | {"seal": _seal("", row)}
+
+
+def _seal(before: str, row: Mapping[str, Any]) -> str:
+    """Of what never changes in a row, and of the row before."""
+    fixed = {name: value for name, value in row.items() if name not in ("id", "seal", "status", "out")}
+    return hashlib.sha256(f"{before} {json.dumps(fixed, sort_keys=True, default=str)}".encode()).hexdigest()
+
+
+def _account(file: sqlite3.Connection, path: Path) -> tuple[float, float, Neighbours, Composition, str, str]:
     if file.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise InputError(f"{path} is not a searchveil ledger; name another --ledger file")
     if file.execute("PRAGMA user_version").fetchone()[0] != SCHEMA_VERSION:
         raise InputError(f"ledger {path} was made by another version of searchveil; use that version")
-    try:
-        epsilon, delta, neighbours, composition = file.execute("SELECT * FROM account").fetchone()
-        return float(epsilon), float(delta), neighbours, composition
-    except (TypeError, ValueError) as error:
-        raise sqlite3.DatabaseError("malformed budget") from error
+    made = [row["sql"] for row in file.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid")]
+    made = [sql for sql in made if not sql.startswith("CREATE TABLE sqlite_")]
+    if made != [statement for statement in SCHEMA if statement.startswith("CREATE")]:
+        raise sqlite3.DatabaseError("malformed schema")
+    rows = [dict(row) for row in file.execute("SELECT * FROM account")]
+    if len(rows) != 1 or rows[0]["seal"] != _seal("", rows[0]):
+        raise sqlite3.DatabaseError("malformed budget")
+    epsilon, delta, neighbours, composition, key, seal = rows[0].values()
+    return float(epsilon), float(delta), neighbours, composition, key, seal
+
+
+def _told(log: SearchLog) -> dict[str, str]:
+    """By one pass over the columns that every log has. The same of the same rows, in any order."""
+    user, query = log.table["user"], log.table["query"]
+    found = log.engine.fetch(
+        log.table.agg(
+            rows=log.table.count(),
+            letters=query.length().sum(),
+            first_user=user.min(),
+            last_user=user.max(),
+            first_query=query.min(),
+            last_query=query.max(),
+        )
+    )
+    return {name: str(value) for name, value in found.to_pylist()[0].items()}
 
 
 def _check_word(option: str, word: str | None, known: tuple[str, ...]) -> None:

@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from searchveil.errors import InputError
 from searchveil.privacy.guarantee import Guarantee
 from searchveil.publish.folder import write_tsv
+from searchveil.release_folder import release_files, release_record
 from searchveil.whole import whole
 
 LAYOUTS = ("click-graph", "orcas")
@@ -26,11 +27,12 @@ def export_release(folder: Path, out: Path, layout: str) -> dict[str, int]:
         raise InputError(f"no layout '{layout}'; there are {' and '.join(LAYOUTS)}")
     if out.exists():
         raise InputError(f"{out} exists already: choose another --out or remove it first")
-    tables = {name: _table(folder, name) for name in ("data", "clicks", "transitions")}
-    clicks = tables["clicks"] if tables["clicks"] is not None else tables["data"]
-    if clicks is None or not {"query", "url", "count"} <= set(clicks.column_names):
+    tables = _tables(folder)
+    clicks = tables.get("clicks", tables["data"])
+    if not {"query", "url", "count"} <= set(clicks.column_names):
         raise InputError(f"{folder} has no published clicks; release the item click, or a method with clicks")
-    files = {"orcas.tsv": orcas(clicks)} if layout == "orcas" else click_graph(clicks, tables["transitions"])
+    clicks = _pair_by_pair(clicks)
+    files = {"orcas.tsv": orcas(clicks)} if layout == "orcas" else click_graph(clicks, tables.get("transitions"))
     record = _guarantee(folder, layout)
     try:
         with whole(out) as partial:
@@ -42,6 +44,15 @@ def export_release(folder: Path, out: Path, layout: str) -> dict[str, int]:
     except OSError as problem:
         raise InputError(f"{out} cannot be written: {problem.strerror or problem}") from problem
     return {name: table.num_rows for name, table in files.items()}
+
+
+def _pair_by_pair(clicks: pa.Table) -> pa.Table:
+    """Each pair of query and url once. A sample has a row for each user of a pair, and neither layout knows users."""
+    sums: dict[tuple[str, str], int] = {}
+    for row in clicks.to_pylist():
+        pair = row["query"], row["url"]
+        sums[pair] = sums.get(pair, 0) + row["count"]
+    return _columns(("query", "url", "count"), [(*pair, count) for pair, count in sums.items()])
 
 
 def click_graph(clicks: pa.Table, transitions: pa.Table | None = None) -> dict[str, pa.Table]:
@@ -74,9 +85,9 @@ def orcas(clicks: pa.Table) -> pa.Table:
 def _guarantee(folder: Path, layout: str) -> dict[str, Any]:
     """The release's record. The probabilistic notion becomes the (ε,δ)-differential privacy that it implies."""
     try:
-        record = json.loads((folder / "guarantee.json").read_text("utf-8"))
+        record = release_record(folder)
         promise = Guarantee.from_json(record["guarantee"])
-    except (OSError, ValueError, KeyError, TypeError) as problem:
+    except (ValueError, KeyError, TypeError) as problem:
         raise InputError(f"{folder} has no readable guarantee.json; export a whole release folder") from problem
     if promise.notion == "probabilistic":
         promise = replace(promise, notion="approximate")
@@ -88,8 +99,11 @@ def _columns(names: tuple[str, ...], rows: Sequence[tuple[object, ...]]) -> pa.T
     return pa.table({name: list(column) for name, column in zip(names, values, strict=True)})
 
 
-def _table(folder: Path, name: str) -> pa.Table | None:
-    if not (folder / "data.parquet").exists():
+def _tables(folder: Path) -> dict[str, pa.Table]:
+    files = {path.stem: path for path in release_files(folder) if path.suffix == ".parquet"}
+    if "data" not in files:
         raise InputError(f"{folder} is no release folder with Parquet tables; release with --table parquet")
-    path = folder / f"{name}.parquet"
-    return pq.read_table(path) if path.exists() else None
+    try:
+        return {name: pq.read_table(path) for name, path in files.items()}
+    except (OSError, pa.ArrowInvalid) as problem:
+        raise InputError(f"{folder} cannot be read: {str(problem).splitlines()[0]}") from problem

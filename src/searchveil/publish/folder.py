@@ -1,13 +1,14 @@
 """The release folder: data, guarantee and cards, written whole or not at all."""
 
 import errno
+import fcntl
 import hashlib
 import json
 import os
 import secrets
 import shutil
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -36,10 +37,44 @@ class Format(NamedTuple):
     write: Callable[[pa.Table, IO[bytes]], None]
 
 
+@contextmanager
+def claimed(folder: Path, format: str = "parquet") -> Iterator[None]:
+    """The place for a release that is still to be made: of two that want it, one is refused before it has paid.
+
+    A lock that the system takes back when the process ends, however it ends; its file means nothing by itself.
+    """
+    check_writable(folder, format)
+    name = folder.with_name(f".{folder.name}.lock")
+    while True:
+        file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            os.close(file)
+            raise InputError(
+                f"{folder} is being made by another process, and nothing was paid for this one: choose another --out"
+            ) from None
+        except OSError:  # a file system without locks: whoever comes second finds out when it writes
+            pass
+        with suppress(OSError):
+            if os.path.samestat(os.fstat(file), os.stat(name)):
+                break
+        os.close(file)  # the one before removed it just now
+    try:
+        check_writable(folder, format)  # it may have been made while this one waited for its turn
+        yield
+    finally:
+        with suppress(OSError):
+            name.unlink()
+        os.close(file)
+
+
 def write_folder(release: Release, folder: Path, format: str = "parquet") -> Path:
     """Write the release beside its final place under a hidden name, and move it there once it is safely on disk."""
-    _check_format(format)
-    check_writable(folder)
+    try:
+        check_writable(folder, format)
+    except InputError as refusal:
+        raise InputError(f"{refusal}{_still_spent(release)}") from None
     try:
         with whole(folder) as partial:
             partial.mkdir()
@@ -192,9 +227,13 @@ def _complaint(error: OSError, folder: Path, release: Release) -> str:
     if error.errno in (errno.ENOSPC, errno.EDQUOT, errno.EFBIG):
         needed, free = sum(table.nbytes for table in release.tables.values()), shutil.disk_usage(folder.parent).free
         trouble += f" (about {_in_kilobytes(needed)} needed, {_in_kilobytes(free)} free)"
+    return f"{trouble}; nothing was left behind{_still_spent(release)}"
+
+
+def _still_spent(release: Release) -> str:
     if release.entry is None:
-        return f"{trouble}; nothing was left behind"
-    return f"{trouble}; nothing was left behind, but the budget reserved for it (entry {release.entry.id}) stays spent"
+        return ""
+    return f", but the budget reserved for it (entry {release.entry.id}) stays spent"
 
 
 def _in_kilobytes(size: int) -> str:

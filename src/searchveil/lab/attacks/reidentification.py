@@ -19,11 +19,12 @@ import pyarrow as pa
 
 from searchveil.errors import InputError
 from searchveil.items import KEYWORD, QUERY
-from searchveil.lab.folder import release_record, released_tables
+from searchveil.lab.folder import released_tables
 from searchveil.log import SearchLog
 from searchveil.privacy.noise import Source
 from searchveil.progress import Progress, silent
 from searchveil.publish.mechanism import Release
+from searchveil.release_folder import release_record
 
 Terms = frozenset[str]  # queries, or words where the release has only words
 

@@ -41,8 +41,8 @@ def charts_of_counts(data: Mapping[str, Any]) -> list[Chart]:
     return [
         Chart(
             "Count distribution",
-            f"How many {items} have at least a certain count. Counts of the original are occurrences; many methods "
-            "count each user once, or only some items of a user, so heights differ and shapes should not.",
+            f"How many {items} have at least a certain count, of users or of occurrences as the release counts. Many "
+            "methods keep only some items of a user, so heights differ and shapes should not.",
             _count_distribution(data["count_distribution"], items),
         ),
         Chart(
@@ -52,7 +52,7 @@ def charts_of_counts(data: Mapping[str, Any]) -> list[Chart]:
         ),
         Chart(
             "Frequency",
-            f"Every point is one of the published {items}: its share of all occurrences in the original and in the "
+            f"Every point is one of the published {items}: its share of all counts in the original and in the "
             "release. On the line, the two are the same; a release of fewer items gives each a larger share, so a "
             "faithful one lies along the line, above it.",
             _frequency(data["frequency"]),

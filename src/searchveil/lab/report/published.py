@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any
 
 from searchveil.errors import InputError
-from searchveil.lab.folder import release_record
 from searchveil.privacy.guarantee import Guarantee
+from searchveil.release_folder import release_record
 
 
 @dataclass(frozen=True)

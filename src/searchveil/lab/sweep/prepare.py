@@ -1,7 +1,6 @@
 """Before the first cell: the log in two parts, public tables for those who need them, and fingerprints of all."""
 
 import hashlib
-import tempfile
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -18,6 +17,7 @@ from searchveil.log.read import read_log
 from searchveil.log.readers.source import find_sources
 from searchveil.log.schema import Problem
 from searchveil.progress import Progress
+from searchveil.scratch import Scratch
 from searchveil.whole import whole
 
 PUBLIC_ITEMS = {"pool": QUERY, "candidates": CLICK, "transition_candidates": PAIR}
@@ -50,14 +50,14 @@ def prepared(experiment: Experiment, out: Path, step: Progress) -> Iterator[Prep
     for (number, name), path in public.items():
         files.setdefault(number, {})[name] = path
     fingerprints = {path: fingerprint([path]) for path in set(public.values())}
-    with tempfile.TemporaryDirectory(prefix="searchveil-", ignore_cleanup_errors=True) as scratch:
+    with Scratch() as scratch:
         source = experiment.log
         if isinstance(source, DemoLog):
             read = LogFiles((str(_demo(source, kept, step)),))
         else:
             read = _from(experiment.folder, source)
         step("reading the log")
-        train, test, problems = _parts(experiment, read, Path(scratch))
+        train, test, problems = _parts(experiment, read, scratch)
         setup = Setup(train, test, experiment, _fingerprint_of(read), fingerprints)
         yield Prepared(setup, files, problems)
 

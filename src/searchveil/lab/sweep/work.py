@@ -6,14 +6,13 @@ nothing else. When the parent dies its end of the pipe closes, and a process sto
 
 import hashlib
 import signal
-import sys
 import traceback
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, fields
 from functools import cached_property
-from multiprocessing import connection, get_context
+from multiprocessing import connection, get_context, resource_tracker
 from multiprocessing.connection import Connection
 from multiprocessing.process import BaseProcess
 from pathlib import Path
@@ -33,8 +32,11 @@ from searchveil.lab.view import View, lacking
 from searchveil.log.read import read_log
 from searchveil.privacy.noise import Source
 from searchveil.publish.mechanism import Mechanism, Release
+from searchveil.stopping import end_cleanly, held_back, received
+from searchveil.whole import keep_private
 
-PATIENCE = 10  # seconds for a process to put its things away
+PATIENCE = 6  # seconds for a process to put its things away
+GRACE = 4  # seconds after which it removes its files whatever it was doing
 
 
 @dataclass(frozen=True)
@@ -75,11 +77,13 @@ class _Worker:
     @classmethod
     def start(cls, setup: Setup, store: Path) -> "_Worker":
         spawning = get_context("spawn")
-        ours, theirs = spawning.Pipe()
-        process = spawning.Process(target=_work, args=(setup, store, theirs), daemon=True)
-        process.start()
-        theirs.close()
-        return cls(process, ours)
+        resource_tracker.ensure_running()  # which unblocks the signals that must stay blocked for what is started next
+        with held_back():  # half a process is nobody's to stop, and one that is still importing would print a traceback
+            ours, theirs = spawning.Pipe()
+            process = spawning.Process(target=_work, args=(setup, store, theirs), daemon=True)
+            process.start()
+            theirs.close()
+            return cls(process, ours)
 
     def take(self, cell: Cell) -> None:
         self.cell = cell
@@ -113,7 +117,9 @@ def _stop(workers: Sequence[_Worker]) -> None:
 
 def _work(setup: Setup, folder: Path, pipe: Connection) -> None:
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the keyboard stops the parent, which stops this
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that the engine's files are removed
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see `start`
+    end_cleanly(GRACE)
+    keep_private()
     bench, store = Bench(setup), Store(folder)
     try:
         while True:
@@ -124,9 +130,11 @@ def _work(setup: Setup, folder: Path, pipe: Connection) -> None:
             except SearchveilError as refusal:
                 pipe.send((without_dashes(str(refusal)),))
             except Exception as problem:
+                if received() is not None:  # the engine's word for having been stopped
+                    break
                 first = (str(problem).splitlines() or [""])[0]
                 pipe.send((f"{type(problem).__name__}: {first}", traceback.format_exc()))
-    except (EOFError, OSError):  # the parent has gone
+    except (EOFError, OSError, KeyboardInterrupt):  # the parent has gone, or stops this
         pass
     finally:
         bench.close()
@@ -206,12 +214,13 @@ class Bench:
 
     def _measure(self, view: View) -> tuple[dict[str, dict[str, float]], dict[str, str]]:
         figures, skipped = {}, {}
+        original = self.original.counted_as(view)
         for name, parameters in self.setup.experiment.measures.items():
             measure = measure_named(name)(**parameters)
-            if missing := lacking(measure.needs, self.original, view):
+            if missing := lacking(measure.needs, original, view):
                 skipped[name] = missing
             else:
-                figures[name] = measure.measure(self.original, view)
+                figures[name] = measure.measure(original, view)
         return figures, skipped
 
 
