@@ -198,7 +198,7 @@ def test_an_unknown_engine_and_wrong_settings_are_refused() -> None:
 
 def test_a_refused_memory_limit_leaves_no_open_database_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with pytest.raises(InputError, match="--memory lots"):
+    with pytest.raises(InputError, match="--memory 'lots' is no size"):
         open_engine("duckdb", memory="lots")
     left = list(tmp_path.iterdir())
     gc.collect()  # else the garbage collector complains about it in some later test

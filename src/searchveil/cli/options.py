@@ -35,8 +35,8 @@ def _method(help: str, *names: str) -> Any:
     return typer.Option(*names, help=help, rich_help_panel="The method")
 
 
-def _budget(help: str) -> Any:
-    return typer.Option(help=help, rich_help_panel="The budget")
+def _budget(help: str, *names: str) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel="The budget")
 
 
 @dataclass
@@ -52,24 +52,36 @@ class LogOptions:
     ] = "case,spaces,unicode"
     engine: Annotated[str, _log("duckdb or spark.")] = "duckdb"
     master: Annotated[str | None, _log("Spark's master, as in local[2] or spark://host:7077.")] = None
-    memory: Annotated[str | None, _log("How much the engine may use before it spills, as in 3GB.")] = None
-    staging: Annotated[str | None, _log("A folder that Spark's workers see, for logs that are not Parquet.")] = None
+    memory: Annotated[
+        str | None, _log("How much the engine may use before it spills, as in 3GB; of Spark, its driver.")
+    ] = None
+    executor_memory: Annotated[str | None, _log("How much each executor of a Spark cluster gets, as in 8GB.")] = None
+    spark_conf: Annotated[list[str] | None, _log("KEY=VALUE, a setting of Spark; again for more.")] = None
 
     def read(self, paths: Sequence[str], engine: "Engine | None" = None) -> "SearchLog":
         """A log in an engine of its own, or in that of another log with which it is to be compared."""
-        from searchveil.engine import open_engine
         from searchveil.log.read import read_log
 
         normalization = _normalization(self.normalize)  # before an engine starts: a wrong word should be told at once
         return read_log(
             list(paths),
             format=self.format,
-            engine=engine or open_engine(self.engine, master=self.master, memory=self.memory),
+            engine=engine or self._open_engine(),
             columns=_pairs(self.column, "--column"),
             options=_pairs(self.reader_option, "--reader-option"),
             strict=self.strict,
             normalization=normalization,
-            staging=self.staging,
+        )
+
+    def _open_engine(self) -> "Engine":
+        from searchveil.engine import open_engine
+
+        return open_engine(
+            self.engine,
+            master=self.master,
+            memory=self.memory,
+            executor_memory=self.executor_memory,
+            spark_conf=_pairs(self.spark_conf, "--spark-conf"),
         )
 
 
@@ -79,7 +91,9 @@ class MethodOptions:
 
     method: Annotated[
         str,
-        _method("zealous, korolova, safelog-click, safelog-session, sampling, k-query, k-session or k-keyword."),
+        _method(
+            "weighted, zealous, korolova, safelog-click, safelog-session, sampling, k-query, k-session or k-keyword."
+        ),
     ] = "zealous"
     item: Annotated[str | None, _method("keyword, query, pair, click or url.")] = None
     epsilon: Annotated[float | None, _method("ε of the guarantee.")] = None
@@ -87,7 +101,9 @@ class MethodOptions:
     per_user: Annotated[str | None, _method("Items kept per user; 'auto' takes the best under --assume.")] = None
     notion: Annotated[str | None, _method("approximate, probabilistic or indistinguishable.")] = None
     neighbours: Annotated[str | None, _method("add-remove or replace-one.")] = None
-    users: Annotated[int | None, _method("The public number of users.")] = None
+    users: Annotated[
+        int | None, _method("ZEALOUS, probabilistic: the public number of users. plan: instead of a log.")
+    ] = None
     first_threshold: Annotated[int | None, _method("ZEALOUS's τ.")] = None
     threshold: Annotated[
         float | None, _method("ZEALOUS: T, publish iff noisy ≥ T. SafeLog: K, publish iff noisy > K.")
@@ -95,13 +111,17 @@ class MethodOptions:
     noise_scale: Annotated[float | None, _method("SafeLog: b, instead of ε.")] = None
     queries_per_user: Annotated[int | None, _method("Korolova's d, SafeLog's q_f.")] = None
     clicks_per_user: Annotated[int | None, _method("Korolova's c, SafeLog's c_f; 0 for no clicks.")] = None
+    counts: Annotated[str | None, _method("Weighted: users, score or none.")] = None
+    count_share: Annotated[float | None, _method("Weighted: the part of the budget that counts take.")] = None
+    candidates_per_user: Annotated[int | None, _method("Weighted: items of a user that may be named.")] = None
+    policy: Annotated[str | None, _method("Weighted: learned, or formula, which a person can read.")] = None
     counting: Annotated[str | None, _method("Korolova: occurrences or users.")] = None
     variant: Annotated[str | None, _method("Korolova: exact or published. SafeLog sessions: ours or published.")] = None
     candidates: Annotated[str | None, _method("A public table of query and url (csv, tsv, parquet).")] = None
     transitions: Annotated[bool, _method("SafeLog: count query transitions too.", "--transitions")] = False
     transition_candidates: Annotated[str | None, _method("A public table of query and next.")] = None
     domain: Annotated[str | None, _method("SafeLog: pool (pure ε) or pool+log.")] = None
-    pool: Annotated[str | None, _method("SafeLog: a public pool made by `searchveil pool`.")] = None
+    pool: Annotated[str | None, _method("SafeLog, weighted: a public pool made by `searchveil pool`.")] = None
     pool_coverage: Annotated[float | None, _method("SafeLog: p_g, for the paper's ε.")] = None
     fresh_counts: Annotated[bool, _method("SafeLog: fresh noise for published counts.", "--fresh-counts")] = False
     at_least: Annotated[int | None, _method("SafeLog's frequency filter; unprotected.")] = None
@@ -184,6 +204,7 @@ class BudgetOptions:
     budget_delta: Annotated[float | None, _budget("The δ that the log may spend in all.")] = None
     budget_neighbours: Annotated[str | None, _budget("add-remove or replace-one, for a new ledger.")] = None
     budget_composition: Annotated[str | None, _budget("basic, or pld for a list of releases fixed in advance.")] = None
+    same_log: Annotated[bool, _budget("The ledger's log, though it grew or was corrected.", "--same-log")] = False
 
     def open(self) -> "Ledger | None":
         given: dict[str, Any] = {
@@ -191,11 +212,12 @@ class BudgetOptions:
             "budget_delta": self.budget_delta,
             "neighbours": self.budget_neighbours,
             "composition": self.budget_composition,
+            "same_log": self.same_log or None,
         }
         given = {name: value for name, value in given.items() if value is not None}
         if self.ledger is None:
             if given:
-                raise InputError("a budget needs a ledger to keep it; add --ledger FILE")
+                raise InputError("a budget and --same-log are for a ledger; add --ledger FILE")
             return None
         from searchveil.privacy.ledger import Ledger
 

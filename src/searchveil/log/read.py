@@ -1,22 +1,23 @@
 """From files to a SearchLog: find the files, tell their format, parse once, say what could not be read."""
 
-import shutil
-import tempfile
-import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import ibis.expr.types as ir
 
 from searchveil.engine import Engine, open_engine
-from searchveil.errors import InputError
+from searchveil.errors import InputError, printable
 from searchveil.log.normalize import USUAL, Normalization
 from searchveil.log.readers import READERS, Reader, Request
-from searchveil.log.readers.generic import read_parquet
+from searchveil.log.readers.parquet import read_parquet
 from searchveil.log.readers.source import Source, find_sources
 from searchveil.log.readers.staging import Parsed, Remarks, Workshop
 from searchveil.log.schema import COLUMNS, SearchLog
+from searchveil.scratch import Scratch
+
+if TYPE_CHECKING:
+    from searchveil.engine.spark import SparkEngine
 
 
 def read_log(
@@ -28,24 +29,27 @@ def read_log(
     strict: bool = False,
     normalization: Normalization = USUAL,
     options: Mapping[str, str] | None = None,
-    staging: str | None = None,
 ) -> SearchLog:
     """Read a search log from one or more files or globs.
 
     `columns` says which column of a CSV, TSV, JSON lines or Parquet file is our user, query, time, rank or url.
     `options` are those of the format (docs/formats.md). With `strict` any bad row is an error; otherwise bad rows are
-    in `problems` of the log. `staging` is a folder for the Parquet files that Spark reads instead of text: on a
-    cluster, one that its workers see.
+    in `problems` of the log.
     """
     sources = find_sources(paths)
+    on_spark = engine is not None and engine.name == "spark"
+    if on_spark:
+        from searchveil.log.on_spark import look_into
+
+        sources = look_into(cast("SparkEngine", engine), sources)
     reader, declared = _reader_for(sources, format)
     request = Request(sources, columns or {}, options or {})
-    _check_request(reader, request)
+    _check_request(reader, request, on_spark)
     engine = engine or open_engine()
     if reader.parse is None:
         table, remarks = read_parquet(engine, request)
     else:
-        table, remarks = _parse_into(engine, reader, request, staging)
+        table, remarks = _parse_into(engine, reader, request)
     guessed = [] if declared else [f"the format {reader.name}, told from the first rows"]
     public = (*guessed, *remarks.taken_as_public)
     log = SearchLog(table, engine, normalization, remarks.problems, _called(sources), remarks.unit, public)
@@ -82,7 +86,7 @@ def _recognise(source: Source) -> Reader:
     raise InputError(f"{source.path}: its format is none I know; type --format with one of {', '.join(READERS)}")
 
 
-def _check_request(reader: Reader, request: Request) -> None:
+def _check_request(reader: Reader, request: Request, on_spark: bool) -> None:
     if request.columns and not reader.takes_columns:
         raise InputError(
             f"--column is for csv, tsv, jsonl and parquet; {request.sources[0].path} is read as {reader.name}"
@@ -98,12 +102,12 @@ def _check_request(reader: Reader, request: Request) -> None:
             )
         if Path(source.path).is_dir() and (reader.parse is not None or not any(Path(source.path).rglob("*.parquet"))):
             raise InputError(f"{source.path}: is a folder; name the files in it, for example '{source.path}/*'")
-        if reader.parse is not None and "://" in source.path:
-            raise InputError(f"{source.path}: only Parquet is read from afar; copy the file here first")
+        if reader.parse is not None and "://" in source.path and not on_spark:
+            raise InputError(f"{source.path}: only Spark reads text from afar; add --engine spark, or copy it here")
 
 
-def _parse_into(engine: Engine, reader: Reader, request: Request, staging: str | None) -> tuple[ir.Table, Remarks]:
-    """Parse text by DuckDB, whatever the engine: one parser for each format, one meaning of a bad row."""
+def _parse_into(engine: Engine, reader: Reader, request: Request) -> tuple[ir.Table, Remarks]:
+    """Parse text by DuckDB, here or in Spark's workers: one parser for each format, one meaning of a bad row."""
     from searchveil.engine.duckdb import DuckDBEngine
 
     if isinstance(engine, DuckDBEngine):
@@ -112,48 +116,22 @@ def _parse_into(engine: Engine, reader: Reader, request: Request, staging: str |
         flawed = "problem" in staged.columns and parsed.remarks.problems
         kept = staged.filter(staged.problem.isnull()) if flawed else staged
         return kept.select(*[column for column in COLUMNS if column in staged.columns]), parsed.remarks
-    parser = DuckDBEngine()
-    try:
-        parsed = _parse(parser, reader, request)
-        folder = _staging_folder(engine, staging)
-        _write_parquet(parser, parsed, folder)
-    finally:
-        parser.close()
-    return engine.read_parquet([str(folder)]), parsed.remarks
+    from searchveil.log.on_spark import parse_on_spark
+
+    return parse_on_spark(cast("SparkEngine", engine), reader, request)
 
 
 def _parse(engine: Any, reader: Reader, request: Request) -> Parsed:
     assert reader.parse is not None
-    with tempfile.TemporaryDirectory(prefix="searchveil-") as scratch:
+    with Scratch() as scratch:
         connection = engine.connection.con
         connection.execute("set timezone = 'UTC'")  # times without an offset are taken as they are written
-        return reader.parse(Workshop(connection, Path(scratch)), request)
-
-
-def _staging_folder(engine: Engine, staging: str | None) -> Path:
-    try:
-        folder = Path(tempfile.mkdtemp(prefix="searchveil-", dir=staging))
-    except OSError as problem:
-        raise InputError(f"--staging {staging}: cannot be written to ({problem.strerror})") from problem
-    weakref.finalize(engine, shutil.rmtree, folder, ignore_errors=True)  # Spark reads it for as long as it lives
-    return folder.absolute()
-
-
-def _write_parquet(parser: Any, parsed: Parsed, folder: Path) -> None:
-    connection = parser.connection.con
-    present = [name for name, *_ in connection.execute(f"describe {parsed.table}").fetchall()]
-    wanted = ", ".join(f'"{column}"' for column in COLUMNS if column in present)
-    where = "where problem is null" if "problem" in present else ""
-    target = str(folder).replace("'", "''")
-    connection.execute(
-        f"copy (select {wanted} from {parsed.table} {where}) to '{target}' "
-        "(format parquet, per_thread_output true, overwrite_or_ignore true)"
-    )
+        return reader.parse(Workshop(connection, scratch), request)
 
 
 def _called(sources: Sequence[Source]) -> str:
     more = len(sources) - 1
-    return sources[0].path + (f" and {more} more file{'s' if more > 1 else ''}" if more else "")
+    return printable(sources[0].path) + (f" and {more} more file{'s' if more > 1 else ''}" if more else "")
 
 
 def _refuse_if_wanting(log: SearchLog, strict: bool) -> None:

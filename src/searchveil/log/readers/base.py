@@ -32,3 +32,4 @@ class Reader:
     options: Mapping[str, str] = field(default_factory=dict)  # name -> what it does
     takes_columns: bool = False
     declared: Callable[[bytes, str], bool] = lambda head, name: False  # recognised without looking at any row
+    whole_files: str | None = None  # why its files cannot be cut into lines, each read for itself

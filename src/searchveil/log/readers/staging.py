@@ -1,11 +1,10 @@
 """Text parsed by DuckDB, once, into a table inside it; every row that could not be read is counted and located."""
 
 from collections import Counter, defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from functools import cached_property
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -13,22 +12,21 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from searchveil.engine.sql import identifier, literal
 from searchveil.errors import InputError, was_interrupted
-from searchveil.log.readers.lines import CleanText, clean_text, nth_left
+from searchveil.log.readers import records
+from searchveil.log.readers.lines import BROKEN_QUOTES, LONGEST_LINE, TOO_LONG, CleanText, clean_text, nth_left
+from searchveil.log.readers.lines import SHOWN as SHOWN
 from searchveil.log.readers.source import Source
 from searchveil.log.schema import Problem
 
-SHOWN = 5  # how many places of each problem are named
-
-BROKEN_QUOTES = "broken quotes; rows after it may be missing too"
 BROKEN_XML = "broken XML; the rest of the file is not read"
 NOT_OF_ONE_ROW = (BROKEN_QUOTES, BROKEN_XML)  # faults of one row that may take others with it, nobody knows how many
 
 # What DuckDB calls it, the worst first: a line is counted once, under the worst of its faults.
 REFUSALS = {
     "INVALID ENCODING": "invalid UTF-8",
-    "LINE SIZE OVER MAXIMUM": "line longer than 1 MiB",
-    "UNQUOTED VALUE": BROKEN_QUOTES,
+    "LINE SIZE OVER MAXIMUM": TOO_LONG,
     "TOO MANY COLUMNS": "wrong number of columns",
     "MISSING COLUMNS": "wrong number of columns",
     "CAST": "bad {column}",
@@ -36,17 +34,9 @@ REFUSALS = {
 _numbers = count(1)
 
 
-def literal(text: str) -> str:
-    return "'" + text.replace("'", "''") + "'"
-
-
-def identifier(name: str) -> str:
-    return '"' + name.replace('"', '""') + '"'
-
-
 @dataclass(frozen=True)
 class Layout:
-    """How the lines of a file are cut into typed columns."""
+    """How the lines of a file are cut into typed columns. With a quote, all columns are text."""
 
     columns: Mapping[str, str]  # name -> DuckDB type
     delimiter: str = "\t"
@@ -63,6 +53,7 @@ class Workshop:
 
     connection: Any
     scratch: Path
+    staged_by: "Callable[[Sequence[Part]], Staged] | None" = None  # parses instead of the connection, on a cluster
 
     def run(self, statement: str) -> None:
         self.connection.execute(statement)
@@ -113,8 +104,15 @@ class Scan:
         return f"(select *{self._derived} from {self._read_csv(paths, f', store_rejects = true, {self._rejects}')})"
 
     @property
+    def _encoded(self) -> bool:
+        return self.files[0].encoded
+
+    @property
     def _derived(self) -> str:
-        return "".join(f", {sql} as {identifier(name)}" for name, sql in self.layout.derived.items())
+        """What is selected besides the columns, and in the place of those that are escaped in the copy."""
+        texts = [f"{records.decoded(name)} as {name}" for name in map(identifier, self.layout.columns)]
+        replaced = f" replace ({', '.join(texts)})" if self._encoded else ""
+        return replaced + "".join(f", {sql} as {identifier(name)}" for name, sql in self.layout.derived.items())
 
     @property
     def _rejects(self) -> str:
@@ -122,27 +120,44 @@ class Scan:
 
     def _read_csv(self, paths: Iterable[str], more: str = "") -> str:
         columns = ", ".join(f"{literal(name)}: {literal(kind)}" for name, kind in self.layout.columns.items())
-        quote = literal(self.layout.quote)
+        delimiter = records.UNIT_SEPARATOR if self._encoded else self.layout.delimiter
+        if self._encoded:  # a record may be twice as long there
+            more += f", max_line_size = {3 * LONGEST_LINE}"
         time_format = f", timestampformat = {literal(self.layout.time_format)}" if self.layout.time_format else ""
         return (
             f"read_csv([{', '.join(map(literal, paths))}], auto_detect = false, columns = {{{columns}}}, "
-            f"delim = {literal(self.layout.delimiter)}, quote = {quote}, escape = {quote}, new_line = '\\n', "
+            f"delim = {literal(delimiter)}, quote = '', escape = '', new_line = '\\n', "
             f"header = {self.layout.header}, compression = '{'gzip' if self.files[0].gzipped else 'none'}', "
             f"ignore_errors = true{time_format}{more})"
         )
 
-    @cached_property
-    def refused(self) -> dict[str, list[tuple[int, str]]]:
-        """Path -> (line, reason) of the lines DuckDB refused, in order."""
+    @property
+    def _refused(self) -> str:
+        """SQL for the lines DuckDB refused, each with the worst of its faults."""
         severity = " ".join(f"when {literal(kind)} then {rank}" for rank, kind in enumerate(REFUSALS))
-        found: dict[str, list[tuple[int, str]]] = defaultdict(list)
-        for path, line, kind, column in self.shop.rows(
-            f"select file_path, line, arg_min(error_type, rank), arg_min(column_name, rank) from ("
+        return (
+            f"select file_path as path, line, arg_min(error_type, rank) as kind, arg_min(column_name, rank) as cell "
+            f"from ("
             f"  select *, case error_type {severity} else {len(REFUSALS)} end * 1000 + coalesce(column_idx, 0) as rank"
             f"  from refused_{self.number} join refusing_{self.number} using (scan_id, file_id)"
-            f") group by all order by file_path, line"
+            f") group by all"
+        )
+
+    def count_refused(self) -> Iterator[tuple[CleanText, str, int, list[int]]]:
+        """The lines DuckDB refused, by file and reason: how many, and the first few."""
+        files = {file.path: file for file in self.files}
+        for path, kind, cell, rows, first in self.shop.rows(
+            f"select path, kind, if(kind = 'CAST', cell, null) as cell, count(*), min(line, {SHOWN}) "
+            f"from ({self._refused}) group by path, kind, if(kind = 'CAST', cell, null) "
+            "order by path, min(line)"
         ):
-            found[path].append((line, REFUSALS.get(kind, kind.lower()).format(column=column)))
+            yield files[path], REFUSALS.get(kind, kind.lower()).format(column=cell), rows, first
+
+    def _refused_lines(self, path: str) -> npt.NDArray[np.int64]:
+        lines = (
+            f"select distinct line::bigint as line from ({self._refused}) where path = {literal(path)} order by line"
+        )
+        found: npt.NDArray[np.int64] = self.shop.connection.execute(lines).fetchnumpy()["line"]
         return found
 
     def locate(self, conditions: Mapping[str, str], enough: int = SHOWN) -> dict[str, list[str]]:
@@ -160,7 +175,7 @@ class Scan:
                     f"select {firsts}, {every_column} from "
                     f"(select row_number() over () as n, *{self._derived} from {self._read_csv([file.path])})"
                 )
-            refused = np.array([line for line, _ in self.refused[file.path]], np.int64)
+            refused = self._refused_lines(file.path)
             for reason, rows in zip(wanted, found, strict=False):
                 places[reason] += [self._place(file, row, refused) for row in rows or ()]
         return {reason: found[:enough] for reason, found in places.items()}
@@ -216,6 +231,8 @@ class Staged:
 
 def stage(shop: Workshop, *parts: Part) -> Staged:
     """One pass over all files into one table: the outputs, and in `problem` which check a row failed, if any."""
+    if shop.staged_by is not None:
+        return shop.staged_by(parts)
     scans = [(part, scan) for part in parts for scan in _scans(shop, part)]
     reasons = list(dict.fromkeys(reason for part in parts for reason in part.checks))
     table = f"parsed_{next(_numbers)}"
@@ -225,9 +242,9 @@ def stage(shop: Workshop, *parts: Part) -> Staged:
     except Exception as problem:
         if was_interrupted(problem):  # not a bad file
             raise
-        first_line = str(problem).split("\n")[0]
         named = ", ".join(file.source.shown for _, scan in scans for file in scan.files)
-        raise InputError(f"{named}: cannot be parsed ({first_line})") from problem
+        kind = type(problem).__name__  # what it says may hold a value of a row
+        raise InputError(f"{named}: cannot be parsed (DuckDB stopped with {kind})") from problem
     staged = Staged(table, [scan for _, scan in scans], Tally())
     _count_lines_left_out(staged)
     found = dict(shop.rows(f"select problem, count(*) from {table} group by all"))
@@ -240,13 +257,17 @@ def stage(shop: Workshop, *parts: Part) -> Staged:
 
 def _scans(shop: Workshop, part: Part) -> list[Scan]:
     def clean(source: Source) -> CleanText:
-        return clean_text(source, shop.scratch, quote=part.layout.quote, encoding=part.layout.encoding)
+        layout = part.layout
+        return clean_text(
+            source, shop.scratch, quote=layout.quote, delimiter=layout.delimiter, encoding=layout.encoding
+        )
 
     with ThreadPoolExecutor() as threads:  # unpacking and searching bytes happen outside the interpreter's lock
         files = list(threads.map(clean, part.sources))
-    packed = [file for file in files if file.gzipped]
-    plain = [file for file in files if not file.gzipped]
-    return [Scan(shop, part.layout, group) for group in (plain, packed) if group]
+    groups: dict[tuple[bool, bool], list[CleanText]] = defaultdict(list)
+    for file in files:
+        groups[file.gzipped, file.encoded].append(file)
+    return [Scan(shop, part.layout, group) for group in groups.values()]
 
 
 def _select(part: Part, scan: Scan, reasons: list[str]) -> str:
@@ -258,27 +279,22 @@ def _select(part: Part, scan: Scan, reasons: list[str]) -> str:
 def _count_lines_left_out(staged: Staged) -> None:
     for scan in staged.scans:
         for file in scan.files:
-            for reason, lines in file.removed.items():
-                staged.tally.add(reason, len(lines), [f"{file.source.shown}:{line}" for line in lines[:SHOWN]])
-            by_reason: dict[str, list[int]] = defaultdict(list)
-            for line, reason in scan.refused[file.path]:
-                by_reason[reason].append(line)
-            for reason, refused in by_reason.items():
-                places = [f"{file.source.shown}:{file.original_line(line)}" for line in refused[:SHOWN]]
-                staged.tally.add(reason, len(refused), places)
+            for reason, left_out in file.left_out.items():
+                staged.tally.add(reason, left_out.rows, [f"{file.source.shown}:{line}" for line in left_out.first])
+        for file, reason, rows, refused in scan.count_refused():
+            places = [f"{file.source.shown}:{file.original_line(line)}" for line in refused]
+            staged.tally.add(reason, rows, places)
 
 
 def _check_that_nothing_is_lost(staged: Staged, rows: int) -> None:
     files = [(scan, file) for scan in staged.scans for file in scan.files]
-    if any(file.lines is None for _, file in files):
-        return  # quoted values may hold line ends, so that lines are not rows
-    lines = sum(file.lines or 0 for _, file in files)
+    present = sum(file.rows for _, file in files)
     headers = sum(scan.layout.header for scan, _ in files)
     left_out = sum(staged.tally.rows.values())
-    if rows + left_out + headers != lines:
+    if rows + left_out + headers != present:
         names = ", ".join(file.source.shown for _, file in files)
         raise InputError(
-            f"{names}: of {lines} lines, {lines - headers - left_out - rows} are neither read nor refused; "
+            f"{names}: of {present} rows, {present - headers - left_out - rows} are neither read nor refused; "
             "please report this with the file's format and size, and no row of it"
         )
 
