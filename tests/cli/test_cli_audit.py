@@ -7,6 +7,8 @@ import numpy as np
 import pytest
 from commandline import assert_refused, demo_log
 
+from searchveil.items import ITEMS, Item
+from searchveil.log import SearchLog
 from searchveil.privacy import noise
 
 AUDIT = ("audit", "--method", "zealous", "--epsilon", "1.5", "--delta", "0.05", "--per-user", "1", "--canary", "near")
@@ -40,12 +42,22 @@ def test_there_may_be_nothing_to_audit(searchveil: Any) -> None:
     [
         (("--canary", "nobody"), "no canary 'nobody'"),
         (("--runs", "3"), "at least 24 runs"),
+        (("--runs", "30"), "30 runs cannot refute ε = 1.5: were everything published, they would prove ε ≥ 0.73"),
         (("--confidence", "1"), "confidence"),
         (("--k", "3"), "zealous has no --k"),
     ],
 )
 def test_what_is_refused(searchveil: Any, arguments: tuple[str, ...], message: str) -> None:
     assert_refused(searchveil(*AUDIT, *arguments), message)
+
+
+def test_an_item_that_no_canary_could_be_seen_by_is_refused(searchveil: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    def days(log: SearchLog) -> Any:
+        return log.table.select("user", weekday=log.table["time"].day_of_week.full_name())
+
+    monkeypatch.setitem(ITEMS, "weekday", Item("weekday", ("weekday",), days, needs=("time",)))
+    said = searchveil(*AUDIT, "--runs", "60", "--item", "weekday")
+    assert_refused(said, "the audit cannot see its canary 'near'")
 
 
 def test_who_knows_three_queries_finds_nobody_in_a_release_of_counts(searchveil: Any) -> None:

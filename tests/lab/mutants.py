@@ -11,12 +11,14 @@ import numpy as np
 import pyarrow as pa
 
 from searchveil.engine import Engine
-from searchveil.engine.histogram import count_users, first_of_each_user
+from searchveil.engine.duckdb import DuckDBEngine
+from searchveil.engine.histogram import count_users, first_of_each_user, keep_some
 from searchveil.log import SearchLog
+from searchveil.log.sessions import submissions
 from searchveil.privacy import safelog
-from searchveil.privacy.noise import DiscreteLaplace, Source
+from searchveil.privacy.noise import DiscreteLaplace, Geometric, Integers, Source
 from searchveil.progress import Progress
-from searchveil.publish import korolova, threshold, zealous
+from searchveil.publish import korolova, safelog_click, threshold, zealous
 from searchveil.publish.korolova import Korolova
 from searchveil.publish.mechanism import Plan
 from searchveil.publish.safelog_click import SafeLogClick
@@ -70,6 +72,30 @@ def the_most_popular_items(rows: ir.Table, columns: list[str], per_user: int, se
     return first_of_each_user(own.join(popularity, list(columns)), ["unpopular", *columns], per_user).drop("unpopular")
 
 
+def every_item(rows: ir.Table, columns: list[str], per_user: int, seed: int, engine: Engine) -> ir.Table:
+    return rows.distinct()
+
+
+def each_spelling(rows: ir.Table, columns: list[str], per_user: int, seed: int, engine: Engine) -> ir.Table:
+    """What tells the spellings apart stays with the rows, so that no two of them are one item of a user."""
+    chosen = keep_some(rows, columns, per_user, seed, engine)
+    return chosen.mutate(typed=chosen[columns[0]])
+
+
+@dataclass(frozen=True)
+class EveryItem(OtherChoice):
+    """Items are counted, and never limited."""
+
+    choice = staticmethod(every_item)
+
+
+@dataclass(frozen=True)
+class EachSpelling(OtherChoice):
+    """Spellings that are one item count once each."""
+
+    choice = staticmethod(each_spelling)
+
+
 @dataclass(frozen=True)
 class OneItemMore(OtherChoice):
     choice = staticmethod(one_item_more)
@@ -111,6 +137,154 @@ class HashThatIsNoSecret(Zealous):
 
         with patch.object(threshold, "_choose", choose):
             return super().publish(log, plan, source, progress)
+
+
+class OtherSurvivors(Zealous):
+    """Publishes other counts than it should, or in another order."""
+
+    def survivors(self, counts: ir.Table, columns: list[str], *, noise: DiscreteLaplace, **known: Any) -> pa.Table:
+        raise AssertionError("each mutant has its own")
+
+    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Tables:
+        with patch.object(zealous, "survivors", self.survivors):
+            return super().publish(log, plan, source, progress)
+
+
+class OneDraw(DiscreteLaplace):
+    def sample(self, n: int, source: Source) -> Integers:
+        return np.repeat(super().sample(1, source), n)
+
+
+@dataclass(frozen=True)
+class OneNoiseForAll(OtherSurvivors):
+    """All items above the threshold get the same draw: right one by one, wrong together."""
+
+    def survivors(self, counts: ir.Table, columns: list[str], *, noise: DiscreteLaplace, **known: Any) -> pa.Table:
+        return threshold.survivors(counts, columns, noise=OneDraw(noise.scale), **known)
+
+
+@dataclass(frozen=True)
+class FreshCounts(OtherSurvivors):
+    """The published count has noise of its own, which nobody paid for."""
+
+    def survivors(self, counts: ir.Table, columns: list[str], *, noise: DiscreteLaplace, **known: Any) -> pa.Table:
+        return threshold.survivors(counts, columns, noise=noise, fresh=noise, **known)
+
+
+class OneStepFurther(DiscreteLaplace):
+    @property
+    def excess(self) -> Geometric:
+        return FromOne(self.scale)
+
+
+class FromOne(Geometric):
+    def sample(self, n: int, source: Source) -> Integers:
+        return super().sample(n, source) + 1
+
+
+@dataclass(frozen=True)
+class TailFromOne(OtherSurvivors):
+    """Those that pass from below get T + 1 and more, never T: T then tells that the true count was above."""
+
+    def survivors(self, counts: ir.Table, columns: list[str], *, noise: DiscreteLaplace, **known: Any) -> pa.Table:
+        return threshold.survivors(counts, columns, noise=OneStepFurther(noise.scale), **known)
+
+
+def true_counts(counts: ir.Table, columns: list[str], published: pa.Table, engine: Engine) -> list[int]:
+    true = {tuple(row[c] for c in columns): row["count"] for row in engine.fetch(counts).to_pylist()}
+    return [true[tuple(row[c] for c in columns)] for row in published.to_pylist()]
+
+
+@dataclass(frozen=True)
+class TailFromTheCount(OtherSurvivors):
+    """Those that pass from below get their own count and the excess, not T and the excess: it may be below T."""
+
+    def survivors(self, counts: ir.Table, columns: list[str], *, noise: DiscreteLaplace, **known: Any) -> pa.Table:
+        published = threshold.survivors(counts, columns, noise=noise, **known)
+        true = true_counts(counts, columns, published, known["engine"])
+        wrong = [n - max(0, known["threshold"] - c) for n, c in zip(published["count"].to_pylist(), true, strict=True)]
+        return published.set_column(len(columns), "count", pa.array(wrong, pa.int64()))
+
+
+@dataclass(frozen=True)
+class OrderOfTrueCounts(OtherSurvivors):
+    """The counts are noisy, the order of the rows is not."""
+
+    def survivors(self, counts: ir.Table, columns: list[str], **known: Any) -> pa.Table:
+        published = threshold.survivors(counts, columns, **known)
+        true = true_counts(counts, columns, published, known["engine"])
+        ordered = published.append_column("true", pa.array(true)).sort_by(
+            [("true", "descending"), *((column, "ascending") for column in columns)]
+        )
+        return ordered.drop_columns(["true"])
+
+
+@dataclass(frozen=True)
+class TheSameNoiseAgain(Zealous):
+    """A fixed key, as it is left over from a test."""
+
+    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Tables:
+        return super().publish(log, plan, Source(bytes(32)), progress)
+
+
+Prefilter = Callable[[DuckDBEngine, ir.Table, str, int], ir.Table]
+
+
+class OtherPrefilter(Zealous):
+    """What thins out long logs before the bound drops or keeps other rows than it should."""
+
+    prefilter: Prefilter
+
+    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Tables:
+        with patch.object(DuckDBEngine, "prefilter", type(self).prefilter):
+            return super().publish(log, plan, source, progress)
+
+
+def without_single_rows(engine: DuckDBEngine, rows: ir.Table, hashed: str, per_user: int) -> ir.Table:
+    items = [column for column in rows.columns if column not in ("user", hashed)]
+    users = rows.group_by(items).agg(users=rows["user"].nunique())
+    return rows.semi_join(users.filter(users["users"] >= 2), items)
+
+
+def with_heavy_users_split(engine: DuckDBEngine, rows: ir.Table, hashed: str, per_user: int) -> ir.Table:
+    part = (rows[hashed] >> 60).cast("string")
+    return rows.mutate(user=rows["user"] + ibis.literal("#") + part)
+
+
+@dataclass(frozen=True)
+class PrefilterDropsRareItems(OtherPrefilter):
+    """What only one user has will never pass, so why carry it? Because it decides what else that user keeps."""
+
+    prefilter = staticmethod(without_single_rows)
+
+
+@dataclass(frozen=True)
+class PrefilterSplitsUsers(OtherPrefilter):
+    """Heavy users are split for an even load, and the bound holds for every part."""
+
+    prefilter = staticmethod(with_heavy_users_split)
+
+
+@dataclass(frozen=True)
+class TransitionsOfAllRows(SafeLogClick):
+    """Transitions of every search of a user, not of those that were kept."""
+
+    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Tables:
+        followed = safelog_click._followed
+
+        def of_all_rows(first: ir.Table, published: ir.Table) -> ir.Table:
+            return followed(submissions(log), published)
+
+        with patch.object(safelog_click, "_followed", of_all_rows):
+            return super().publish(log, plan, source, progress)
+
+
+@dataclass(frozen=True)
+class EveryClick(SafeLogClick):
+    """Clicks are not limited."""
+
+    def _first_clicks(self, log: SearchLog, published: ir.Table) -> ir.Table:
+        return SafeLogClick._first_clicks(replace(self, clicks_per_user=10**6), log, published)
 
 
 @dataclass(frozen=True)

@@ -6,11 +6,17 @@ other keys refute them too, but no number is promised for that.
 """
 
 import json
-from collections.abc import Sequence
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import dataclass, replace
 from math import exp, inf, log
 from pathlib import Path
+from typing import Any
+from unittest.mock import patch
 
+import ibis
+import ibis.expr.types as ir
 import mutants
 import numpy as np
 import pyarrow as pa
@@ -22,73 +28,87 @@ from scipy.stats import binom
 from searchveil.engine import Engine
 from searchveil.engine.duckdb import DuckDBEngine
 from searchveil.errors import InputError
-from searchveil.items import item_named
+from searchveil.items import Item, item_named
 from searchveil.items.pool import QueryPool
-from searchveil.lab.audit import AuditReport, audit
+from searchveil.lab.audit import AuditReport, _Logs, audit
+from searchveil.lab.audit.control import require_enough_runs, watched_items
 from searchveil.lab.audit.engine import RepeatingEngine
 from searchveil.lab.audit.evidence import (
     SCORES,
     Event,
     Finding,
+    Key,
     Runs,
     View,
+    Watched,
     choose,
     published_counts,
     ways_to_reach,
 )
-from searchveil.lab.audit.scenes import Canary, Shape, Stage, Watched, canaries_for, letters
+from searchveil.lab.audit.scenes import Canary, Shape, Stage, canaries_for, letters, spelled
 from searchveil.lab.estimate import epsilon_proved
 from searchveil.log import SearchLog
+from searchveil.log.normalize import USUAL
+from searchveil.log.sessions import number_sessions, submissions
+from searchveil.privacy.noise import Source
+from searchveil.progress import Progress
 from searchveil.publish import METHODS, method_named
 from searchveil.publish.k_keyword import KKeyword
 from searchveil.publish.k_query import KQuery
 from searchveil.publish.k_session import KSession
 from searchveil.publish.korolova import Korolova
-from searchveil.publish.mechanism import Mechanism
+from searchveil.publish.mechanism import Mechanism, Plan
 from searchveil.publish.safelog_click import SafeLogClick
 from searchveil.publish.safelog_session import SafeLogSession
 from searchveil.publish.zealous import Zealous
 
-CONFIDENT = 0.999
+CONFIDENT = 0.99
 CANDIDATES = pa.table({"query": ["the auditor"], "url": ["http://brings-her-own.example"]})
+
+
+@pytest.fixture
+def repeating() -> Iterator[RepeatingEngine]:
+    engine = RepeatingEngine()
+    yield engine
+    engine.close()
+
 
 # --- methods pass ---------------------------------------------------------------------------------------------------
 
 RIGHT: dict[str, tuple[Mechanism, int]] = {
-    "zealous": (Zealous(1.5, 0.05, per_user=1), 120),
-    "zealous, usual parameters": (Zealous(1, 1e-6), 24),
-    "zealous, two items": (Zealous(1, 0.1, per_user=2, first_threshold=2), 30),
-    "zealous, replace-one": (Zealous(1.5, 0.05, per_user=1, neighbours="replace-one"), 30),
-    "zealous, probabilistic": (Zealous(2, 0.05, per_user=1, notion="probabilistic"), 30),
-    "zealous, indistinguishable": (Zealous(2, 0.05, per_user=1, notion="indistinguishable"), 24),
-    "zealous, clicks": (Zealous(1.5, 0.05, per_user=1, item="click"), 24),
-    "zealous, pairs": (Zealous(1.5, 0.05, per_user=1, item="pair"), 24),
-    "korolova": (Korolova(1.5, 0.05, queries_per_user=1), 60),
-    "korolova, users": (Korolova(1.5, 0.05, queries_per_user=2, counting="users"), 24),
-    "korolova, as published, clicks": (Korolova(2, 0.05, 1, 1, variant="published", candidates=CANDIDATES), 24),
-    "safelog-click": (SafeLogClick(3, 0.05, queries_per_user=2, clicks_per_user=1, transitions=True), 24),
-    "safelog-session": (SafeLogSession(2, 0.1, queries_per_session=2, clicks_per_user=1), 24),
+    "zealous": (Zealous(0.5, 0.05, per_user=1), 57),
+    "zealous, usual parameters": (Zealous(1, 1e-6), 81),
+    "zealous, two items": (Zealous(0.5, 0.1, per_user=2, first_threshold=2), 57),
+    "zealous, replace-one": (Zealous(0.5, 0.05, per_user=1, neighbours="replace-one"), 57),
+    "zealous, probabilistic": (Zealous(0.5, 0.05, per_user=1, notion="probabilistic"), 57),
+    "zealous, indistinguishable": (Zealous(0.5, 0.05, per_user=1, notion="indistinguishable"), 57),
+    "zealous, clicks": (Zealous(0.5, 0.05, per_user=1, item="click"), 57),
+    "zealous, pairs": (Zealous(0.5, 0.05, per_user=1, item="pair"), 57),
+    "korolova": (Korolova(0.5, 0.05, queries_per_user=1), 57),
+    "korolova, users": (Korolova(0.5, 0.05, queries_per_user=2, counting="users"), 57),
+    "korolova, as published, clicks": (Korolova(0.5, 0.05, 1, 1, variant="published", candidates=CANDIDATES), 57),
+    "safelog-click": (SafeLogClick(0.5, 0.05, queries_per_user=2, clicks_per_user=1, transitions=True), 57),
+    "safelog-session": (SafeLogSession(0.5, 0.1, queries_per_session=2, clicks_per_user=1), 63),
 }
 
 
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_method_is_not_refuted(name: str) -> None:
+    """Nor is it for want of runs: were everything published, so many would refute it."""
     mechanism, runs = RIGHT[name]
     report = audit(mechanism, runs=runs, confidence=CONFIDENT, source=keyed(name.encode()))
     assert report.verdict == "not refuted", str(report)
-    assert len(report.findings) >= 7
+    assert len(report.findings) >= 10
     assert all(finding.runs and finding.runs_of_neighbour for finding in report.findings)
 
 
 def test_a_right_method_over_a_pool_is_not_refuted(tmp_path: Path) -> None:
     pq.write_table(pa.table({"query": ["the auditor brings her own"]}), tmp_path / "pool.parquet")
     pool = QueryPool.open(tmp_path / "pool.parquet")
-    mechanism = SafeLogClick(epsilon=2, domain="pool", pool=pool, queries_per_user=1, clicks_per_user=0)
-    report = audit(mechanism, runs=24, confidence=CONFIDENT, source=keyed(b"pool"))
+    mechanism = SafeLogClick(epsilon=0.5, domain="pool", pool=pool, queries_per_user=1, clicks_per_user=0)
+    report = audit(mechanism, runs=57, confidence=CONFIDENT, source=keyed(b"pool"))
     assert report.verdict == "not refuted", str(report)
     assert report.guarantee.delta == 0
-    unique = next(finding for finding in report.findings if finding.canary == "unique")
-    assert not unique.event.startswith("of her items that came out: at least 1"), "outside the pool nothing comes out"
 
 
 @pytest.mark.parametrize("mechanism", [KQuery(), KSession(), KKeyword()], ids=str)
@@ -111,6 +131,10 @@ def test_every_method_is_audited_or_has_nothing_to_audit(name: str) -> None:
     if name in {mechanism.method for mechanism, _ in RIGHT.values()}:
         return
     kind = method_named(name)
+    if name == "weighted":  # its noise is no discrete Laplace noise, which is what the audit knows how to switch off
+        with pytest.raises(InputError, match="cannot tell from the plan of weighted"):
+            audit(kind(epsilon=1, delta=1e-3))  # type: ignore[call-arg]
+        return
     mechanism = kind() if name.startswith("k-") else kind(epsilon=1, delta=1e-3)  # type: ignore[call-arg]
     assert audit(mechanism).verdict == "nothing to audit", f"{name} is missing among the right methods"
 
@@ -118,13 +142,26 @@ def test_every_method_is_audited_or_has_nothing_to_audit(name: str) -> None:
 # --- mutants are refuted --------------------------------------------------------------------------------------------
 
 MUTANTS: dict[str, tuple[Mechanism, int, Sequence[str]]] = {
-    "noise halved": (mutants.ZealousNoiseHalved(1.5, 0.05, per_user=1), 240, ["far", "near", "unique"]),
-    "threshold one too low": (mutants.ZealousThresholdOneTooLow(2, 0.12, per_user=1), 240, ["unique"]),
-    "one item more": (mutants.OneItemMore(2, 1e-3, per_user=1), 270, ["one-more"]),
-    "one query more": (mutants.KorolovaOneQueryMore(1.5, 1e-3, queries_per_user=1), 240, ["repeating"]),
+    "noise halved": (mutants.ZealousNoiseHalved(1.5, 0.05, per_user=1), 240, ["far", "near"]),
+    "one noise for all": (mutants.OneNoiseForAll(0.5, 1e-3, per_user=1), 60, ["far"]),
+    "the same noise again": (mutants.TheSameNoiseAgain(0.5, 1e-3, per_user=1), 36, ["far"]),
+    "threshold one too low": (mutants.ZealousThresholdOneTooLow(2, 0.12, per_user=1), 210, ["unique"]),
+    "tail from one": (mutants.TailFromOne(1, 1e-3, per_user=1), 180, ["near"]),
+    "order of true counts": (mutants.OrderOfTrueCounts(0.5, 1e-3, per_user=1), 60, ["far"]),
+    "one item more": (mutants.OneItemMore(2, 1e-3, per_user=1), 240, ["one-more"]),
+    "every item": (mutants.EveryItem(0.5, 0.1, per_user=1), 45, ["flood"]),
+    "one query more": (mutants.KorolovaOneQueryMore(1.5, 1e-3, queries_per_user=1), 270, ["repeating"]),
     "most popular first": (mutants.TheMostPopularItems(1, 0.01, per_user=1), 75, ["pivot", "far"]),
+    "prefilter drops rare items": (mutants.PrefilterDropsRareItems(0.5, 1e-3, per_user=1), 60, ["rescuer"]),
+    "prefilter splits users": (mutants.PrefilterSplitsUsers(0.5, 0.1, per_user=1), 120, ["flood"]),
     "hash that is no secret": (mutants.HashThatIsNoSecret(1, 1e-6, per_user=1), 90, ["favourite", "far"]),
     "float noise": (mutants.FloatNoise(0.5, 0.05, per_user=30), 150, ["near"]),
+    "transitions of all rows": (
+        mutants.TransitionsOfAllRows(0.5, 0.2, queries_per_user=2, clicks_per_user=0, transitions=True),
+        75,
+        ["wanderer"],
+    ),
+    "every click": (mutants.EveryClick(0.5, 0.1, queries_per_user=1, clicks_per_user=1), 60, ["many-clicks"]),
     "clicks as published": (
         mutants.ClicksAsPublished(0.5, 1e-3, queries_per_user=1, clicks_per_user=1),
         60,
@@ -132,11 +169,14 @@ MUTANTS: dict[str, tuple[Mechanism, int, Sequence[str]]] = {
     ),
 }
 MORE_MUTANTS: dict[str, tuple[Mechanism, int, Sequence[str]]] = {
-    "noise halved, replace-one": (
+    "replace-one, noise of add-remove": (
         mutants.ZealousNoiseHalved(1.5, 0.02, per_user=1, neighbours="replace-one"),
         330,
         ["far"],
     ),
+    "each spelling": (mutants.EachSpelling(2.5, 0.4, per_user=2), 480, ["spelling"]),
+    "fresh counts": (mutants.FreshCounts(1.5, 1e-3, per_user=1), 420, ["near"]),
+    "tail from the count": (mutants.TailFromTheCount(0.5, 1e-3, per_user=1), 450, ["near"]),
     "float noise on candidates": (
         mutants.FloatNoiseOnCandidates(1, 0.05, 3, 3, candidates=CANDIDATES),
         120,
@@ -145,9 +185,17 @@ MORE_MUTANTS: dict[str, tuple[Mechanism, int, Sequence[str]]] = {
 }
 
 
+def no_prefilter() -> Any:
+    return patch.object(DuckDBEngine, "prefilter", Engine.prefilter)
+
+
 def assert_refuted(name: str, mechanism: Mechanism, runs: int, canaries: Sequence[str]) -> None:
-    """By the first of the canaries at least, which is the one that was made for it."""
-    report = audit(mechanism, runs=runs, canaries=canaries, source=keyed(name.encode()))
+    """By the first of the canaries at least, which is the one that was made for it.
+
+    The prefilter takes a third of the time. It is left out where the mistake is not in it; right methods have it.
+    """
+    with nullcontext() if isinstance(mechanism, mutants.OtherPrefilter) else no_prefilter():
+        report = audit(mechanism, runs=runs, canaries=canaries, source=keyed(name.encode()))
     assert report.refuted, str(report)
     assert canaries[0] in report.refuted_by, str(report)
     assert report.epsilon_at_least > report.guarantee.epsilon
@@ -166,9 +214,105 @@ def test_more_mutants_are_refuted(name: str) -> None:
 
 def test_keeping_a_users_first_items_breaks_nothing() -> None:
     """Any function of a user's own history may choose (docs/guarantees.md, Lemma 1): "first m" is no mutant."""
-    mechanism = mutants.TheFirstItems(1.5, 0.05, per_user=1)
+    mechanism = mutants.TheFirstItems(1, 0.05, per_user=1)
     report = audit(mechanism, runs=75, canaries=["far", "one-more", "pivot"], source=keyed(b"first"))
     assert report.verdict == "not refuted", str(report)
+
+
+# --- the positive control: what cannot be seen is refused, not passed ------------------------------------------------
+
+
+def three_in_a_row(log: SearchLog) -> ir.Table:
+    """Three searches one after the other, in three columns: the audit knows nothing of such an item."""
+    sent = number_sessions(submissions(log))
+    in_order = ibis.window(group_by=["user", "session"], order_by=["time", "query"])
+    followed = sent.mutate(second=sent["query"].lead().over(in_order), third=sent["query"].lead(2).over(in_order))
+    whole = followed.filter(followed["third"].notnull())
+    return whole.select("user", three=whole["query"] + " | " + whole["second"] + " | " + whole["third"])
+
+
+def site_of_a_click(log: SearchLog) -> ir.Table:
+    clicked = log.table.filter(log.table["url"].notnull())
+    return clicked.select("user", site=clicked["url"].split("/")[2], rank=clicked["rank"].cast("string"))
+
+
+def day_of_a_search(log: SearchLog) -> ir.Table:
+    return log.table.select("user", weekday=log.table["time"].day_of_week.full_name())
+
+
+def nothing_at_all(log: SearchLog) -> ir.Table:
+    return log.table.filter(log.table["query"] == "").select("user", "query")
+
+
+THREE = Item("three", ("three",), three_in_a_row, needs=("time",))
+SITE = Item("site", ("site", "rank"), site_of_a_click, needs=("url", "rank"))
+WEEKDAY = Item("weekday", ("weekday",), day_of_a_search, needs=("time",))
+NOTHING = Item("nothing", ("query",), nothing_at_all)
+
+
+@pytest.mark.parametrize("item", [THREE, SITE], ids=str)
+def test_an_item_that_the_audit_has_never_heard_of_is_audited(item: Item) -> None:
+    """The right method passes, and one that does not limit what a user adds is refuted, as for any other item."""
+    right = audit(Zealous(0.5, 0.1, item, per_user=1), runs=60, canaries=["near", "flood"], source=keyed(b"new"))
+    assert right.verdict == "not refuted", str(right)
+    broken = audit(mutants.EveryItem(0.5, 0.1, item, per_user=1), runs=60, canaries=["flood"], source=keyed(b"new"))
+    assert broken.refuted_by == ("flood",), str(broken)
+
+
+@pytest.mark.parametrize(
+    ("item", "canary", "why"),
+    [
+        (WEEKDAY, "near", "all that changes with her changes with others too, as different searches are one item"),
+        (WEEKDAY, "unique", "all that changes with her changes with others too"),
+        (NOTHING, "far", "nothing that is published changes with her"),
+    ],
+    ids=lambda value: str(value)[:9],
+)
+def test_a_canary_that_nobody_could_see_is_refused(item: Item, canary: str, why: str) -> None:
+    with pytest.raises(InputError, match=f"cannot see its canary '{canary}': with noise, .* switched off {why}"):
+        audit(Zealous(0.5, 0.1, item, per_user=1), runs=60, canaries=[canary], source=keyed(b"unseen"))
+
+
+def test_a_scene_whose_crowd_is_not_what_it_should_be_is_refused() -> None:
+    def without_a_tenth(log: SearchLog) -> ir.Table:
+        return log.table.filter(~log.table["user"].endswith("1")).select("user", "query")
+
+    mechanism = Zealous(0.5, 0.1, Item("odd", ("query",), without_a_tenth), per_user=1)
+    with pytest.raises(InputError, match=r"'near': .* her items are held by 3 others, where the scene needs 4; audit"):
+        audit(mechanism, runs=60, canaries=["near"], source=keyed(b"odd"))
+
+
+@dataclass(frozen=True)
+class OwnNoise(Zealous):
+    """Draws with a scale that it keeps to itself."""
+
+    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> mutants.Tables:
+        return super().publish(log, mutants.with_parameters(plan, noise_scale=3.0), source, progress)
+
+
+def test_noise_that_cannot_be_switched_off_is_refused() -> None:
+    with pytest.raises(InputError, match="cannot switch off the noise of zealous"):
+        audit(OwnNoise(0.5, 0.1, per_user=1), runs=60, canaries=["near"], source=keyed(b"own"))
+
+
+@pytest.mark.parametrize(
+    ("epsilon", "says"),
+    [
+        (1.0, "24 runs cannot refute ε = 1: were everything published, they would prove ε ≥ 0.* take at least 48 runs"),
+        (14.0, "24 runs cannot refute ε = 14: .*; audit a smaller epsilon"),
+    ],
+)
+def test_runs_that_could_refute_nothing_are_refused(epsilon: float, says: str) -> None:
+    with pytest.raises(InputError, match=says):
+        audit(Zealous(epsilon, 0.1, per_user=1), runs=24, canaries=["near", "far"])
+
+
+def test_enough_runs_are_enough() -> None:
+    """The number that the refusal names refutes a method that publishes everything, one less does not claim to."""
+    everything = mutants.EveryItem(1, 0.1, per_user=1)
+    with pytest.raises(InputError, match="take at least 42 runs"):
+        audit(everything, runs=41, canaries=["flood"])
+    require_enough_runs(42, 2 / 3, everything.plan().guarantee, 0.05)
 
 
 # --- the statistics -------------------------------------------------------------------------------------------------
@@ -196,7 +340,7 @@ def test_choosing_the_event_costs_nothing() -> None:
     Expected: at most 80 of 400 wrong at an error of 0.2; more than 113 have a chance of less than 1e-4.
     """
     epsilon, draw = 1.0, np.random.default_rng(7)
-    canary = Canary("far", "", [], [])
+    canary = Canary("far", "", [], 0)
 
     def scores(shift: int, n: int) -> list[dict[str, float]]:
         noise = draw.geometric(1 - exp(-epsilon), n) - draw.geometric(1 - exp(-epsilon), n)
@@ -217,9 +361,9 @@ def test_the_choice_finds_the_event_that_tells() -> None:
     runs = Runs([scores(above=1.0)] * 18 + [scores()] * 2, [scores()] * 18 + [scores(above=1.0)] * 2)
     event = choose(runs, delta=0.01)
     assert (event.score, runs.shares(event)) == ("above", (18, 20, 2, 20))
-    rare = Runs([scores(total=5.0)] * 6 + [scores()] * 14, [scores()] * 20)
-    assert choose(rare, delta=0.05) == Event("total", 5.0, at_least=True, with_her=True)
-    assert choose(Runs([], []), delta=0) == Event("appeared", 1, at_least=True, with_her=True)
+    rare = Runs([scores(total=5.0)] * 18 + [scores()] * 42, [scores()] * 60)
+    assert choose(rare, delta=0.05) == Event("total", "at least", 5.0, with_her=True)
+    assert choose(Runs([], []), delta=0) == Event("appeared", "at least", 1, with_her=True)
 
 
 def test_a_side_without_runs_proves_nothing() -> None:
@@ -236,14 +380,29 @@ def test_counts_are_read_from_every_kind_of_table() -> None:
         "clicks": pa.table({"query": ["a"], "url": ["u"], "count": [5.5]}),
         "sampled": pa.table({"user": ["x", "y"], "query": ["q", "q"]}),
     }
-    assert published_counts(tables) == {("a", "b"): 7, ("a", "u"): 5.5, ("q",): 2}
+    assert published_counts(tables) == {("data", "a", "b"): 7, ("clicks", "a", "u"): 5.5, ("sampled", "q"): 2}
 
 
 def test_the_scores_of_a_release() -> None:
-    watched = [Watched(("a",), 10), Watched(("b",), 10), Watched(("c",), 10)]
-    place = [Watched(("d",), 3)]
-    view = View({("a",): 11, ("b",): 40, ("d",): 4}, watched, place, most=2, scale=1.0)
-    assert [view.appeared(), view.above(), view.excess(), view.total(), view.digits()] == [2, 1, 0, 47, 0]
+    watched = [Watched(("data", name), 10) for name in "abc"]
+    place, beside = [Watched(("data", "d"), 3)], [Watched(("data", "e"), 10), Watched(("clicks", "e"), 10)]
+    counts: dict[Key, float] = {
+        ("data", "a"): 11.0,
+        ("data", "d"): 4.0,
+        ("data", "e"): 13.0,
+        ("data", "b"): 40.0,
+        ("clicks", "e"): 9.0,
+    }
+    view = View(counts, watched, place, beside, most=2, scale=1.0)
+    assert {name: score(view) for name, (_, score) in SCORES.items()} == {
+        "appeared": 2,
+        "above": 1,
+        "excess": 0,
+        "total": 47,
+        "difference": (1 - 3) + 2,  # the second by 27, cut off at 2
+        "order": 0,  # one row before the item of nobody's, one after
+        "digits": 0,
+    }
 
 
 def test_the_digits_of_doubles_tell_the_count_they_were_added_to() -> None:
@@ -253,43 +412,41 @@ def test_the_digits_of_doubles_tell_the_count_they_were_added_to() -> None:
     assert all(ways_to_reach(value, 21, scale) for value in drawn)
     never = sum(ways_to_reach(value, 20, scale) == 0 for value in drawn)
     assert 40 < never < 120
-    view = View({("a",): drawn[0]}, [Watched(("a",), 20)], [], most=1, scale=scale)
+    view = View({("data", "a"): drawn[0]}, [Watched(("data", "a"), 20)], [], [], most=1, scale=scale)
     ratio = (ways_to_reach(drawn[0], 21, scale) + 0.1) / (ways_to_reach(drawn[0], 20, scale) + 0.1)
     assert view.digits() == pytest.approx(log(ratio))
-    assert replace(view, counts={("a",): inf}).digits() == 0
+    assert replace(view, counts={("data", "a"): inf}).digits() == 0
 
 
 # --- the logs -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize("item", ["query", "keyword", "click", "url", "pair"])
-def test_a_crowd_has_the_size_that_the_auditor_assumes(item: str, duckdb_engine: Engine) -> None:
-    """Counted by the items themselves; nobody in a crowd but the pivot's has more than a user may keep."""
-    shape = Shape.of(Zealous(1, 0.01, per_user=3, first_threshold=2, item=item).plan())
+@pytest.mark.parametrize(("item", "length"), [("query", 1), ("keyword", 1), ("click", 1), ("url", 1), ("pair", 2)])
+def test_the_control_finds_the_items_of_every_canary(item: str, length: int, repeating: RepeatingEngine) -> None:
+    """What the control learns from true counts is what the items themselves say."""
+    mechanism = Zealous(1, 0.01, per_user=3, first_threshold=2, item=item)
+    shape = Shape.of(mechanism.plan(), length=length)
     stage = Stage(shape, canaries_for(shape, favourite=4))
-    rows = stage.rows()
+    logs = _Logs(stage, repeating)
+    watched = watched_items(mechanism, stage, logs, keyed(b"control"))
     kind = item_named(item)
 
-    def counts(slots: set[str]) -> dict[tuple[str, ...], int]:
-        chosen = rows.filter(pa.array([slot in slots for slot in rows["slot"].to_pylist()])).drop_columns(["slot"])
-        held = kind.of(SearchLog(duckdb_engine.load(chosen), duckdb_engine))
-        found: dict[tuple[str, ...], int] = {}
-        for row in duckdb_engine.fetch(held).to_pylist():
-            key = tuple(row[column] for column in kind.columns)
-            found[key] = found.get(key, 0) + 1
-        return found
+    def counts(*slots: str) -> dict[tuple[str, ...], int]:
+        rows = repeating.fetch(kind.of(logs(slots))).to_pylist()
+        return Counter(("data", *(row[column] for column in kind.columns)) for row in rows)
 
-    empty = counts({""})
+    empty = counts()
     assert {canary.name for canary in stage.canaries} == {
-        "unique", "near", "far", "one-more", "heavy", "repeating", "pivot", "favourite",
+        "unique", "flood", "spelling", "near", "far", "one-more", "heavy", "repeating", "pivot", "rescuer", "favourite",
     }  # fmt: skip
-    for canary in (stage.bystander, *stage.canaries):
-        assert {w.key: empty.get(w.key, 0) for w in canary.watched} == {w.key: w.others for w in canary.watched}
     for canary in stage.canaries:
-        there = counts({"", f"+{canary.name}"})
-        changed = {key for key in there if there[key] != empty.get(key, 0)}
-        assert changed == {w.key for w in canary.watched}
+        there = counts(f"+{canary.name}")
+        changed = {key: empty.get(key, 0) for key in there if there[key] != empty.get(key, 0)}
+        hers = {key: n for key, n in changed.items() if n == canary.others}
+        assert {item.key: item.others for item in watched[canary.name]} == hers
+        assert hers
         assert all(there[key] == empty.get(key, 0) + 1 for key in changed)
+        assert hers == changed or canary.name == "rescuer", "whose rare items tell of her too"
 
 
 def test_neighbouring_logs_differ_in_one_user() -> None:
@@ -299,10 +456,18 @@ def test_neighbouring_logs_differ_in_one_user() -> None:
     for row in stage.rows().to_pylist():
         users.setdefault(row["slot"], set()).add(row["user"])
     crowd = users.pop("")
+    for helper in stage.helpers:  # who join in the control alone
+        assert users.pop(f"+{helper.name}") == {f"canary {helper.name}"}
     for canary in stage.canaries:
         assert users.pop(f"+{canary.name}") == users.pop(f"-{canary.name}") == {f"canary {canary.name}"}
         assert f"canary {canary.name}" not in crowd
     assert not users
+
+
+def test_spellings_differ_and_are_one_query() -> None:
+    spellings = [spelled("spelling-a", i) for i in range(42)]
+    assert len(set(spellings)) == 42
+    assert {USUAL.apply_to_text(text) for text in spellings} == {"spelling-a"}
 
 
 def test_names_are_words() -> None:
@@ -314,6 +479,7 @@ def test_names_are_words() -> None:
     "mechanism",
     [
         Zealous(2, 0.1, per_user=2),
+        Zealous(2, 0.1, per_user=40),
         Zealous(2, 0.1, per_user=2, item="click", notion="probabilistic"),
         Korolova(2, 0.1, 2, 2, candidates=CANDIDATES),
         SafeLogClick(4, 0.1, queries_per_user=2, transitions=True),
@@ -321,11 +487,11 @@ def test_names_are_words() -> None:
     ],
     ids=lambda mechanism: str(mechanism.method),
 )
-def test_the_auditors_engine_gives_the_usual_release(mechanism: Mechanism) -> None:
+def test_the_auditors_engine_gives_the_usual_release(mechanism: Mechanism, repeating: RepeatingEngine) -> None:
     """The same source, the same log: the same tables, in the first run and in later ones."""
     shape = Shape.of(mechanism.plan(1000))
     rows = Stage(shape, canaries_for(shape)).rows().drop_columns(["slot"])
-    usual, repeating = DuckDBEngine(), RepeatingEngine()
+    usual = DuckDBEngine()
     source, again = keyed(b"same"), keyed(b"same")
     try:
         for _ in range(3):
@@ -338,7 +504,6 @@ def test_the_auditors_engine_gives_the_usual_release(mechanism: Mechanism) -> No
             }
     finally:
         usual.close()
-        repeating.close()
 
 
 # --- asking and reading ---------------------------------------------------------------------------------------------
@@ -346,22 +511,22 @@ def test_the_auditors_engine_gives_the_usual_release(mechanism: Mechanism) -> No
 
 @pytest.fixture(scope="module")
 def report() -> AuditReport:
-    return audit(Zealous(1, 0.05, per_user=1), runs=24, canaries=["far", "unique"], source=keyed(b"report"))
+    return audit(Zealous(1, 0.05, per_user=1), runs=60, canaries=["far", "unique"], source=keyed(b"report"))
 
 
 def test_the_report_is_plain_json_and_a_text(report: AuditReport) -> None:
     record = json.loads(json.dumps(report.to_json()))
     assert (record["method"], record["claimed_epsilon"], record["claimed_delta"]) == ("zealous", 1, 0.05)
-    assert (record["verdict"], record["refuted"], record["runs"]) == ("not refuted", False, 24)
+    assert (record["verdict"], record["refuted"], record["runs"]) == ("not refuted", False, 60)
     assert [finding["canary"] for finding in record["findings"]] == ["unique", "far"]
     first, *rest = str(report).splitlines()
-    assert first.startswith("zealous claims ε = 1, δ = 0.05 (add-remove); 24 releases prove ε ≥ 0 at that δ")
+    assert first.startswith("zealous claims ε = 1, δ = 0.05 (add-remove); 60 releases prove ε ≥ 0 at that δ")
     assert first.endswith("Not refuted; that is no proof that the claim is true.")
     assert rest[1].startswith("far (whose items many others have): ")
 
 
 def test_the_same_source_gives_the_same_report(report: AuditReport) -> None:
-    again = audit(Zealous(1, 0.05, per_user=1), runs=24, canaries=["far", "unique"], source=keyed(b"report"))
+    again = audit(Zealous(1, 0.05, per_user=1), runs=60, canaries=["far", "unique"], source=keyed(b"report"))
     assert again == report
 
 
@@ -374,8 +539,8 @@ def test_a_refuted_report_names_the_canary(report: AuditReport) -> None:
 
 def test_progress_is_told() -> None:
     told: list[str] = []
-    audit(Zealous(2, 0.1, per_user=1), runs=24, canaries=["unique"], source=keyed(b"p"), progress=told.append)
-    assert told[0] == "release 1 of 24"
+    audit(Zealous(0.5, 0.1, per_user=1), runs=36, canaries=["unique"], source=keyed(b"p"), progress=told.append)
+    assert told[:2] == ["control: can every canary be seen when nothing protects her?", "release 1 of 36"]
 
 
 @pytest.mark.parametrize(
@@ -386,7 +551,7 @@ def test_progress_is_told() -> None:
         (
             Zealous(1, 0.1),
             {"canaries": ["lone-click"]},
-            "no canary 'lone-click' for this method; there are unique, near",
+            "no canary 'lone-click' for this method; there are unique, flood",
         ),
         (Zealous(0.01, 1e-9, per_user=40), {}, "more than a million rows"),
     ],

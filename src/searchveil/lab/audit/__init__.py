@@ -1,7 +1,6 @@
 """Is a promise of privacy broken? Many releases of neighbouring logs, and what they prove. See docs/audit.md."""
 
-import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from math import isfinite
 from pathlib import Path
@@ -10,20 +9,24 @@ from typing import Any
 import pyarrow as pa
 
 from searchveil.errors import InputError
-from searchveil.lab.audit.evidence import SCORES, Finding, Runs, View, choose, published_counts
-from searchveil.lab.audit.scenes import Canary, Shape, Stage, Watched, canaries_for, favourites
+from searchveil.lab.audit.control import UnseenError, require_enough_runs, watched_items
+from searchveil.lab.audit.evidence import SCORES, Finding, Runs, View, Watched, choose, published_counts
+from searchveil.lab.audit.scenes import FAVOURITES, Canary, Shape, Stage, canaries_for
 from searchveil.log import SearchLog
 from searchveil.privacy.guarantee import Guarantee
 from searchveil.privacy.noise import Source
 from searchveil.privacy.rounding import at_least, at_most
 from searchveil.progress import Progress, silent
 from searchveil.publish.mechanism import Mechanism
+from searchveil.scratch import Scratch
 
 __all__ = ["AuditReport", "Finding", "audit"]
 
 SCOUTING = 12  # releases before the first canary, to see which of many equal items come out
 LEAST_RUNS = 24
 CHOOSING = 1 / 3  # of the runs choose the events, the others prove
+ROUNDS = 8
+LENGTHS = (1, 2, 3)  # how many searches may make one item, where the plan does not say
 
 
 @dataclass(frozen=True)
@@ -112,26 +115,26 @@ def audit(
     if silence is not None:
         return silence
     source = source or Source()
-    with tempfile.TemporaryDirectory(prefix="searchveil-audit-") as folder:
-        mechanism, stage = _on_stage(mechanism, canaries, 0, Path(folder))
+    with Scratch() as folder:
         engine = RepeatingEngine()
         try:
-            if any(canary.name == "favourite" for canary in stage.canaries):
-                progress("looking for items that come out more often than others like them")
-                chosen = _favourite(mechanism, stage, engine, source)
-                mechanism, stage = _on_stage(mechanism, canaries, chosen, Path(folder))
-            played = _play(mechanism, stage, engine, runs, source, progress)
+
+            def enough(guarantee: Guarantee, canaries: int) -> None:
+                require_enough_runs(runs, 1 - CHOOSING, guarantee, (1 - confidence) / canaries)
+
+            scenes = _prepared(mechanism, canaries, enough, folder, engine, source, progress)
+            plan = scenes.mechanism.plan(scenes.stage.users)
+            error = (1 - confidence) / len(scenes.stage.canaries)
+            played = _play(scenes, engine, runs, source, progress)
         finally:
             engine.close()
-        plan = mechanism.plan(_users(stage))
-    error = (1 - confidence) / len(stage.canaries)
     first = int(runs * CHOOSING)
 
     def finding(canary: Canary, scores: Sequence[Scored]) -> Finding:
         event = choose(_split(scores[:first]), plan.guarantee.delta)
         return Finding.of(canary, event, _split(scores[first:]), plan.guarantee.delta, error)
 
-    findings = tuple(map(finding, stage.canaries, played))
+    findings = tuple(map(finding, scenes.stage.canaries, played))
     return AuditReport(plan.method, plan.guarantee, plan.parameters, runs, confidence, findings)
 
 
@@ -151,48 +154,97 @@ def _nothing_to_audit(mechanism: Mechanism) -> AuditReport | None:
     return AuditReport(plan.method, plan.guarantee, plan.parameters, 0, 0.0, (), why) if why else None
 
 
+@dataclass(frozen=True)
+class _Prepared:
+    """What all runs share: the mechanism with the auditor's public inputs, the scenes, and what tells of each."""
+
+    mechanism: Mechanism
+    stage: Stage
+    watched: Mapping[str, Sequence[Watched]]
+
+
+def _prepared(
+    mechanism: Mechanism,
+    wanted: Sequence[str] | None,
+    enough: Callable[[Guarantee, int], None],
+    folder: Path,
+    engine: Any,
+    source: Source,
+    progress: Progress,
+) -> _Prepared:
+    """Find how many searches make an item, and what every canary is seen by; an item it cannot see is refused."""
+    progress("control: can every canary be seen when nothing protects her?")
+    session = mechanism.plan(2).parameters.get("queries_per_session")
+    unseen: UnseenError | None = None
+    for length in [session] if session else LENGTHS:
+        playing, stage = _on_stage(mechanism, wanted, length, 0, folder)
+        enough(playing.plan(stage.users).guarantee, len(stage.canaries))
+        try:
+            watched = watched_items(playing, stage, _Logs(stage, engine), source)
+        except UnseenError as problem:
+            unseen = unseen or problem
+            continue
+        if any(canary.name == "favourite" for canary in stage.canaries):
+            progress("looking for items that come out more often than others like them")
+            watched["favourite 0"], others = watched["favourite"], watched["favourite"][0].others
+            chosen = _favourite(playing, stage, watched, engine, source)
+            playing, stage = _on_stage(mechanism, wanted, length, chosen, folder)
+            watched["favourite"] = [Watched(item.key, others) for item in watched[f"favourite {chosen}"]]
+        return _Prepared(playing, stage, watched)
+    assert unseen is not None
+    raise unseen
+
+
 def _on_stage(
-    mechanism: Mechanism, wanted: Sequence[str] | None, favourite: int, folder: Path
+    mechanism: Mechanism, wanted: Sequence[str] | None, length: int, favourite: int, folder: Path
 ) -> tuple[Mechanism, Stage]:
     """The scenes for a mechanism, and the mechanism with the scenes' texts as its public inputs.
 
     A pool or candidates are public whatever they are, so the promise must hold for those that suit the auditor.
     """
-    public = {field.name for field in fields(mechanism) if getattr(mechanism, field.name) is not None}
-    stage = _stage(mechanism, wanted, favourite)
-    changed: dict[str, Any] = {}
-    if "candidates" in public:
-        pairs = [pair for f in stage.fragments for pair in zip(f.queries, f.urls, strict=True)]
-        changed["candidates"] = pa.table({"query": [q for q, _ in pairs], "url": [u for _, u in pairs]})
-    if "transition_candidates" in public:
-        first = [f.queries[0] for f in stage.fragments]
-        changed["transition_candidates"] = pa.table({"query": first[:-1], "next": first[1:]})
-    if "pool" in public:
-        changed["pool"] = _pool(stage, folder)
-    if not changed:
-        return mechanism, stage
-    mechanism = replace(mechanism, **changed)
-    return mechanism, _stage(mechanism, wanted, favourite)
+    stage = _stage(mechanism, wanted, length, favourite)
+    for _ in range(ROUNDS):  # the size of a pool may decide about a threshold, and that about the scenes
+        changed = _public_inputs(mechanism, stage, folder)
+        mechanism = replace(mechanism, **changed)
+        before, stage = stage, _stage(mechanism, wanted, length, favourite)
+        if not changed or stage == before:
+            break
+    return mechanism, stage
 
 
-def _pool(stage: Stage, folder: Path) -> Any:
-    """Every query of the scenes but those that only one canary has: what a threshold must hide is not in a pool."""
+def _public_inputs(mechanism: Mechanism, stage: Stage, folder: Path) -> dict[str, Any]:
+    given = {field.name for field in fields(mechanism) if getattr(mechanism, field.name) is not None}
+    inputs: dict[str, Any] = {}
+    if "candidates" in given:
+        inputs["candidates"] = _columns(("query", "url"), stage.searches)
+    if "transition_candidates" in given:
+        inputs["transition_candidates"] = _columns(("query", "next"), stage.followed)
+    if "pool" in given:
+        # Of a domain of public queries alone nothing is hidden; otherwise what a threshold must hide is not in a pool.
+        hidden = set() if mechanism.plan(2).parameters.get("domain") == "pool" else stage.hidden
+        inputs["pool"] = _pool(sorted({query for query, _ in stage.searches} - hidden), folder)
+    return inputs
+
+
+def _columns(names: Sequence[str], rows: Sequence[Sequence[str]]) -> pa.Table:
+    return pa.table({name: [row[i] for row in rows] for i, name in enumerate(names)})
+
+
+def _pool(queries: Sequence[str], folder: Path) -> Any:
     import pyarrow.parquet as pq
 
     from searchveil.items.pool import QueryPool
 
-    hidden = {query for c in stage.canaries if c.name == "unique" for f in c.history for query in f.queries}
-    queries = sorted({query for fragment in stage.fragments for query in fragment.queries} - hidden)
     pq.write_table(pa.table({"query": queries}), folder / "pool.parquet")
     return QueryPool.open(folder / "pool.parquet")
 
 
-def _stage(mechanism: Mechanism, wanted: Sequence[str] | None, favourite: int) -> Stage:
+def _stage(mechanism: Mechanism, wanted: Sequence[str] | None, length: int, favourite: int) -> Stage:
     transitions = bool(getattr(mechanism, "transitions", False))
-    shape = Shape.of(mechanism.plan(2), transitions=transitions)
+    shape = Shape.of(mechanism.plan(2), transitions=transitions, length=length)
     for _ in range(2):  # where the number of users decides about the thresholds, the thresholds decide about it
         stage = Stage(shape, _wanted(canaries_for(shape, favourite), wanted))
-        shape = Shape.of(mechanism.plan(_users(stage)), transitions=transitions)
+        shape = Shape.of(mechanism.plan(stage.users), transitions=transitions, length=length)
     return Stage(shape, _wanted(canaries_for(shape, favourite), wanted))
 
 
@@ -204,39 +256,36 @@ def _wanted(there: list[Canary], wanted: Sequence[str] | None) -> list[Canary]:
     return [canary for canary in there if wanted is None or canary.name in wanted]
 
 
-def _users(stage: Stage) -> int:
-    crowds = [scene.crowd for scene in (stage.bystander, *stage.canaries)]
-    crowds += [scene.crowd_without_clicks for scene in stage.canaries]
-    return sum(size for crowd in crowds for size, _ in crowd) + len(stage.canaries)
-
-
-class _Theatre:
+class _Logs:
     """The scenes inside the engine, from which the log of one run is put together."""
 
     def __init__(self, stage: Stage, engine: Any) -> None:
-        self._stage, self._engine = stage, engine
+        self._engine = engine
         engine.connection.con.register("arriving", stage.rows())
         engine.sql("create or replace temp table scenes as from arriving")
         engine.connection.con.unregister("arriving")
 
-    def log(self, slots: Sequence[str]) -> SearchLog:
+    def __call__(self, slots: Sequence[str]) -> SearchLog:
+        """The crowd, with those who join it."""
         there = ", ".join(f"'{slot}'" for slot in ("", *slots))
         self._engine.begin()
-        columns = '"user", query, "time", url'
+        columns = '"user", query, "time", "rank", url'
         self._engine.sql(
             f"create or replace temp table audited as select {columns} from scenes where slot in ({there})"
         )
         return SearchLog(self._engine.connection.table("audited"), self._engine, source="the audit's log")
 
 
-def _favourite(mechanism: Mechanism, stage: Stage, engine: Any, source: Source) -> int:
+def _favourite(
+    mechanism: Mechanism, stage: Stage, watched: Mapping[str, Sequence[Watched]], engine: Any, source: Source
+) -> int:
     """Which of many items with the same count comes out most often; of fair choices any does."""
-    theatre = _Theatre(stage, engine)
-    keys = [stage.shape.keys([item])[0] for item in favourites(stage.shape)]
+    logs = _Logs(stage, engine)
+    keys = [watched[f"favourite {i}"][0].key for i in range(FAVOURITES)]
     seen = [0] * len(keys)
     everyone = [f"+{canary.name}" for canary in stage.canaries]  # with her, all of them have one count
     for _ in range(SCOUTING):
-        counts = published_counts(mechanism.release(theatre.log(everyone), source=source).tables)
+        counts = published_counts(mechanism.release(logs(everyone), source=source).tables)
         seen = [times + (key in counts) for times, key in zip(seen, keys, strict=True)]
     return seen.index(max(seen))
 
@@ -244,12 +293,12 @@ def _favourite(mechanism: Mechanism, stage: Stage, engine: Any, source: Source) 
 Scored = tuple[bool, Mapping[str, float]]  # whether the canary was there, and the scores of that release
 
 
-def _play(
-    mechanism: Mechanism, stage: Stage, engine: Any, runs: int, source: Source, progress: Progress
-) -> list[list[Scored]]:
+def _play(scenes: _Prepared, engine: Any, runs: int, source: Source, progress: Progress) -> list[list[Scored]]:
     """For each canary, run by run, whether she was there and what the auditor saw."""
-    theatre = _Theatre(stage, engine)
-    replaced = mechanism.plan(_users(stage)).guarantee.neighbours == "replace-one"
+    mechanism, stage, watched = scenes.mechanism, scenes.stage, scenes.watched
+    logs, shape = _Logs(stage, engine), stage.shape
+    beside = [item for helper in stage.compared for item in watched[helper.name]]
+    replaced = mechanism.plan(stage.users).guarantee.neighbours == "replace-one"
     played: list[list[Scored]] = [[] for _ in stage.canaries]
     for run in range(runs):
         if run % max(1, runs // 20) == 0:
@@ -260,13 +309,18 @@ def _play(
             for canary, here in zip(stage.canaries, coins, strict=True)
             if here or replaced
         ]
-        counts = published_counts(mechanism.release(theatre.log(slots), source=source).tables)
+        counts = published_counts(mechanism.release(logs(slots), source=source).tables)
         for canary, here, scores in zip(stage.canaries, coins, played, strict=True):
             # Who is in the place of the other canaries is known: it is decided by their coins.
             elsewhere = coins.count(False) - (not here)
-            in_her_place = [Watched(item.key, item.others + elsewhere) for item in stage.bystander.watched]
+            in_her_place = [Watched(item.key, item.others + elsewhere) for item in watched[stage.bystander.name]]
             view = View(
-                counts, canary.watched, in_her_place if replaced else (), stage.shape.per_user, stage.shape.scale
+                counts,
+                watched[canary.name],
+                in_her_place if replaced else (),
+                beside,
+                shape.per_user,
+                shape.scale,
             )
             scores.append((here, {name: score(view) for name, (_, score) in SCORES.items()}))
     return played

@@ -18,6 +18,7 @@ import pyarrow as pa
 from searchveil.engine.duckdb import DuckDBEngine
 
 MOST_TEXTS = 500
+NO_KEY = "-" * 64
 
 
 @ibis.udf.scalar.builtin(name="getvariable")  # type: ignore[untyped-decorator]
@@ -29,13 +30,17 @@ class RepeatingEngine(DuckDBEngine):
 
     def __init__(self) -> None:
         super().__init__(threads=1)
+        self.sql("pragma disable_optimizer")  # planning the best way costs more than any way on some thousand rows
         self._texts: dict[ops.Node, str] = {}
+        self._prefilters: dict[tuple[ops.Node, str, int], tuple[ir.Table, list[ir.Table]]] = {}
         self.begin()
 
     def begin(self) -> None:
         self._made = count(1)
+        self._staging: list[ir.Table] = []
 
     def stage(self, table: ir.Table) -> ir.Table:
+        self._staging.append(table)
         return self._create(f"repeated_{next(self._made)}", self._text(table), table.schema())
 
     def load(self, table: pa.Table) -> ir.Table:
@@ -58,8 +63,16 @@ class RepeatingEngine(DuckDBEngine):
         return super().fast_hash(values, _variable(name))
 
     def prefilter(self, rows: ir.Table, hashed: str, per_user: int) -> ir.Table:
-        """Nothing: it saves time on long logs and never changes what is kept."""
-        return rows
+        """The usual one. It writes a long expression, and the same in every run: what it stages is staged again."""
+        asked = (rows.op(), hashed, per_user)
+        if asked not in self._prefilters:
+            self._staging = []
+            self._prefilters[asked] = (super().prefilter(rows, hashed, per_user), self._staging)
+            self._staging = []
+        else:
+            for table in self._prefilters[asked][1]:
+                self.stage(table)  # under the name it had: the seed's name, a part of the rows, comes from one count
+        return self._prefilters[asked][0]
 
     def _create(self, name: str, sql: str, schema: ibis.Schema) -> ir.Table:
         self.sql(f"create or replace temp table {name} as {sql}")
@@ -68,12 +81,21 @@ class RepeatingEngine(DuckDBEngine):
 
     def _text(self, table: ir.Table) -> str:
         node = table.op()
-        if node not in self._texts:
-            self.connection._run_pre_execute_hooks(table)  # functions written in Python are made known
-            text = str(self.connection.compile(table))
-            if node.find(ops.InMemoryTable):  # its name is never the same again
-                return text
-            if len(self._texts) >= MOST_TEXTS:  # those that hold the key of a release come only once
+        if node in self._texts:
+            return self._texts[node]
+        # The key of a release never comes again. With a stand-in of the same length the text is known all the same.
+        keys = {literal.value: literal for literal in node.find(ops.Literal) if _is_key(literal)}
+        if len(keys) == 1:
+            ((key, literal),) = keys.items()
+            return self._text(node.replace({literal: literal.copy(value=NO_KEY)}).to_expr()).replace(NO_KEY, key)
+        self.connection._run_pre_execute_hooks(table)  # functions written in Python are made known
+        text = str(self.connection.compile(table))
+        if not node.find(ops.InMemoryTable):  # whose name never comes again either
+            if len(self._texts) >= MOST_TEXTS:
                 self._texts.clear()
             self._texts[node] = text
-        return self._texts[node]
+        return text
+
+
+def _is_key(literal: ops.Literal) -> bool:
+    return isinstance(literal.value, str) and len(literal.value) == len(NO_KEY) and literal.value != NO_KEY

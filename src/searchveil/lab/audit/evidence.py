@@ -2,31 +2,52 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from math import exp, inf, isfinite, log
-from typing import Any
+from operator import eq, ge, le
+from typing import Any, Literal
 
 import numpy as np
 import pyarrow as pa
 from scipy.stats import beta
 
-from searchveil.lab.audit.scenes import Canary, Key, Watched
+from searchveil.lab.audit.scenes import Canary
 from searchveil.lab.estimate import epsilon_proved
 from searchveil.privacy import rounding
 
 PSEUDONYMS = {"user", "position", "rank", "time"}  # columns that are no part of what is published of an item
-CAUTION = 0.2  # a frequent event is taken for as rare as leaves it this chance to be seen so often
+# A frequent event is taken for as rare, a rare one for as frequent, as leaves it this chance to be seen as it was.
+CAUTION = 0.05
 GRID = 2.0**-53  # the uniform numbers that floating-point samplers start from are multiples of it
 
 
+Key = tuple[str, ...]  # an item as it is published: the table it is in, and its texts, column by column
+
+
+@dataclass(frozen=True)
+class Watched:
+    """An item whose published count tells of the canary, and how many others hold it."""
+
+    key: Key
+    others: int
+
+
 def published_counts(tables: Mapping[str, pa.Table]) -> dict[Key, float]:
-    """Every published item with its count; where rows have none, the number of rows."""
+    """Every published item with its count, in the order of the rows; where rows have none, the number of rows."""
     counts: dict[Key, float] = {}
-    for table in tables.values():
-        texts = [name for name in table.column_names if name != "count" and name not in PSEUDONYMS]
-        for row in table.to_pylist():
-            key: Key = sum((_texts(row[name]) for name in texts), ())
-            counts[key] = row["count"] if "count" in row else counts.get(key, 0) + 1
+    for called, table in tables.items():
+        if "count" in table.column_names:
+            numbers: list[Any] = table["count"].to_pylist()
+            counts.update(zip(_keys(called, table.drop_columns(["count"])), numbers, strict=True))
+        else:
+            for key in _keys(called, table.select([n for n in table.column_names if n not in PSEUDONYMS])):
+                counts[key] = counts.get(key, 0) + 1
     return counts
+
+
+def _keys(called: str, texts: pa.Table) -> list[Key]:
+    columns = [[_texts(cell) for cell in column.to_pylist()] for column in texts.columns]
+    return [(called, *chain.from_iterable(cells)) for cells in zip(*columns, strict=True)]
 
 
 def _texts(cell: Any) -> Key:
@@ -40,6 +61,7 @@ class View:
     counts: Mapping[Key, float]
     watched: Sequence[Watched]
     in_her_place: Sequence[Watched]  # the items of who is there without her; none under add-remove
+    beside: Sequence[Watched]  # items that no canary has
     most: int  # how much one user may add to a count
     scale: float
 
@@ -65,6 +87,20 @@ class View:
     def total(self) -> float:
         return self._summed(lambda item, count: count or 0)
 
+    def difference(self) -> float:
+        """The same against an item that she has no part in: a noise that both share hides nothing."""
+        compared = {item.key[0]: self.counts[item.key] - item.others for item in self.beside if item.key in self.counts}
+        seen = [item for item in self.watched if item.key in self.counts and item.key[0] in compared]
+        ahead = (self.counts[item.key] - item.others - compared[item.key[0]] for item in seen)
+        return sum(max(-self.most, min(self.most, by)) for by in ahead)
+
+    def order(self) -> float:
+        """How many items that she has no part in her items' rows come before, less how many they come after."""
+        places = {key: place for place, key in enumerate(self.counts)}
+        compared = [item.key for item in self.beside if item.key in places]
+        pairs = ((item.key, other) for item in self.watched if item.key in places for other in compared)
+        return sum(1 if places[key] < places[other] else -1 for key, other in pairs if key[0] == other[0])
+
     def digits(self) -> float:
         """Which true counts the last digits speak for, if noise is a double (Mironov 2012): a log-likelihood ratio."""
 
@@ -82,6 +118,11 @@ SCORES: dict[str, tuple[str, Callable[[View], float]]] = {
     "above": ("of her items above the count of the others", View.above),
     "excess": ("her items' counts beyond those of the others, cut off at what one user may add", View.excess),
     "total": ("her items' counts in all", View.total),
+    "difference": (
+        "her items' counts beyond those of the others, less that of an item she does not have",
+        View.difference,
+    ),
+    "order": ("items she does not have in rows after hers, less those in rows before", View.order),
     "digits": ("the last digits of her items' counts, as evidence for her", View.digits),
 }
 
@@ -98,20 +139,24 @@ def ways_to_reach(value: float, count: int, scale: float) -> int:
     return sum(value == count + sign * (scale * log(u)) for u in near if 0 < u <= 1)
 
 
+Comparison = Literal["at least", "at most", "exactly"]
+COMPARISONS: dict[Comparison, Callable[[float, float], bool]] = {"at least": ge, "at most": le, "exactly": eq}
+
+
 @dataclass(frozen=True)
 class Event:
-    """A score at least, or at most, so much; looked for in releases with her, or in releases without her."""
+    """A score at least, at most or exactly so much; looked for in releases with her, or in releases without her."""
 
     score: str
+    comparison: Comparison
     cut: float
-    at_least: bool
     with_her: bool  # in which of the two it is the more frequent
 
     def seen(self, scores: Mapping[str, float]) -> bool:
-        return scores[self.score] >= self.cut if self.at_least else scores[self.score] <= self.cut
+        return COMPARISONS[self.comparison](scores[self.score], self.cut)
 
     def __str__(self) -> str:
-        return f"{SCORES[self.score][0]}: {'at least' if self.at_least else 'at most'} {self.cut:g}"
+        return f"{SCORES[self.score][0]}: {self.comparison} {self.cut:g}"
 
 
 @dataclass(frozen=True)
@@ -129,23 +174,30 @@ class Runs:
 
 def choose(runs: Runs, delta: float) -> Event:
     """The event that would prove most if later runs had its shares, taken with some caution: these runs are few."""
-    best, most = Event("appeared", 1, at_least=True, with_her=True), -inf
+    best, most = Event("appeared", "at least", 1, with_her=True), -inf
     if not runs.present or not runs.absent:
         return best
     for score in SCORES:
         values = [np.sort([scores[score] for scores in side]) for side in (runs.present, runs.absent)]
         cuts = np.unique(np.concatenate(values))
-        for at_least in (True, False):
-            present, absent = (
-                len(side) - np.searchsorted(side, cuts) if at_least else np.searchsorted(side, cuts, "right")
-                for side in values
-            )
-            for with_her, often, seldom in ((True, present, absent), (False, absent, present)):
-                low = beta.ppf(CAUTION, np.maximum(often, 1e-9), often.max() - often + 1)
-                promise = np.log(np.maximum(low - delta, 1e-9) / ((seldom + 0.5) / (seldom.max() + 1)))
+        below, up_to = ([np.searchsorted(side, cuts, end) for side in values] for end in ("left", "right"))
+        sizes = [len(side) for side in values]
+        seen: dict[Comparison, list[Any]] = {
+            "at least": [n - b for n, b in zip(sizes, below, strict=True)],
+            "at most": up_to,
+            "exactly": [u - b for u, b in zip(up_to, below, strict=True)],
+        }
+        for comparison, counted in seen.items():
+            for with_her in (True, False):
+                (often, seldom), (n_often, n_seldom) = (
+                    (both[0], both[1]) if with_her else (both[1], both[0]) for both in (counted, sizes)
+                )
+                low = beta.ppf(CAUTION, np.maximum(often, 1e-9), n_often - often + 1)
+                high = beta.ppf(1 - CAUTION, seldom + 1, np.maximum(n_seldom - seldom, 1e-9))
+                promise = np.log(np.maximum(low - delta, 1e-9) / high)
                 place = int(np.argmax(promise))
                 if promise[place] > most:
-                    best, most = Event(score, float(cuts[place]), at_least, with_her), float(promise[place])
+                    best, most = Event(score, comparison, float(cuts[place]), with_her), float(promise[place])
     return best
 
 

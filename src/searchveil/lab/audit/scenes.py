@@ -5,9 +5,10 @@ by a coin of its own. Given the other coins, the logs with and without a canary 
 """
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from datetime import datetime, timedelta
-from itertools import combinations, pairwise
+from functools import cached_property
+from itertools import pairwise
 from math import ceil
 from typing import Any
 
@@ -17,56 +18,57 @@ from searchveil.errors import InputError
 from searchveil.log.sessions import GAP_MINUTES
 from searchveil.publish.mechanism import Plan
 
-Key = tuple[str, ...]  # an item as it is published: its texts, column by column
-
 START = datetime(2024, 1, 1)
+BOUNDS = ("per_user", "queries_per_user", "sessions_per_user", "clicks_per_user")  # fields that say what a user may add
 FAVOURITES = 16  # items of one count, of which a hash that is no secret always favours the same
+FLOOD = 192  # items of one user: three in each of the 64 parts of the hash that DuckDB's prefilter tells apart
+WANDERINGS = 24  # transitions of one user, of which a method keeps a few
+CLICKS = 32  # of one user on one query
 MOST_ROWS = 1_000_000
 
 
 @dataclass(frozen=True)
 class Fragment:
-    """The smallest history that makes one item (of a session: one session): queries a minute apart."""
+    """The smallest history that makes one item (of a session: one session): searches a minute apart."""
 
     queries: tuple[str, ...]
+    urls: tuple[str, ...]
 
-    @property
-    def urls(self) -> tuple[str, ...]:
-        return tuple(f"http://{query}.example" for query in self.queries)
+    @classmethod
+    def of(cls, queries: Sequence[str]) -> "Fragment":
+        return cls(tuple(queries), tuple(f"http://{query}.example" for query in queries))
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What one user may change, read off a plan."""
+    """What one user may change, read off a plan, and how many searches make an item."""
 
-    item: str
     per_user: int
     scale: float
     first_threshold: int
     threshold: int
     click_threshold: int | None  # None: no clicks beside the item; 1: over public candidates
     transitions: bool
-    queries_per_session: int
+    length: int
     gap_minutes: float
 
     @classmethod
-    def of(cls, plan: Plan, *, transitions: bool = False) -> "Shape":
+    def of(cls, plan: Plan, *, transitions: bool = False, length: int = 1) -> "Shape":
         known = plan.parameters
-        bounds = [known[name] for name in ("per_user", "queries_per_user", "sessions_per_user") if name in known]
+        bounds = [known[name] for name in BOUNDS if name in known]
         if not bounds or not {"noise_scale", "second_threshold"} <= set(known):
             raise InputError(
                 f"the audit cannot tell from the plan of {plan.method} how much a user may change; its parameters are "
                 f"{', '.join(known) or 'none'}"
             )
         return cls(
-            plan.item,
             bounds[0],
             known["noise_scale"],
             known.get("first_threshold", 1),
             known["second_threshold"],
             known.get("clicks_threshold", 1) if known.get("clicks_per_user") else None,
             transitions,
-            known.get("queries_per_session", 2),
+            length,
             known.get("gap_minutes", GAP_MINUTES),
         )
 
@@ -75,9 +77,13 @@ class Shape:
         """So many users hold an item that is very likely to come out."""
         return max(self.threshold, self.click_threshold or 1) + ceil(2 * self.scale)
 
+    @property
+    def too_few(self) -> int:
+        """So many users hold an item that must not be counted, whoever they are."""
+        return self.first_threshold - 1
+
     def fragment(self, name: str) -> Fragment:
-        length = {"pair": 2, "session": self.queries_per_session}.get(self.item, 1)
-        return Fragment(tuple(f"{name}-{letters(i)}" for i in range(length)) if length > 1 else (name,))
+        return Fragment.of([f"{name}-{letters(i)}" for i in range(self.length)] if self.length > 1 else [name])
 
     def fragments(self, name: str, n: int) -> list[Fragment]:
         return [self.fragment(f"{name}-{letters(i)}") for i in range(n)]
@@ -86,50 +92,22 @@ class Shape:
         """As many at a time as one user of the crowd keeps."""
         return [fragments[i : i + self.per_user] for i in range(0, len(fragments), self.per_user)]
 
-    def keys(self, fragments: Sequence[Fragment]) -> list[Key]:
-        """What a user's history of these fragments may be published as, beside the clicks."""
-        if self.item == "session":
-            lists = (combinations(f.queries, n) for f in fragments for n in range(2, len(f.queries) + 1))
-            return [key for keys in lists for key in keys]
-        if self.item == "pair":
-            return [fragment.queries for fragment in fragments]
-        if self.item in ("click", "url"):
-            return [(*f.queries, *f.urls)[-2 if self.item == "click" else -1 :] for f in fragments]
-        keys = [fragment.queries for fragment in fragments]
-        if self.transitions:
-            texts = [fragment.queries[0] for fragment in fragments]
-            keys += [*pairwise(texts)]
-        return keys
-
-    def click_keys(self, fragments: Sequence[Fragment]) -> list[Key]:
-        if self.click_threshold is None:
-            return []
-        return [(query, url) for f in fragments for query, url in zip(f.queries, f.urls, strict=True)]
-
     def gap(self) -> timedelta:
         """Between fragments: sessions of their own where a fragment is a session."""
-        apart = 1 + 2 * self.gap_minutes if self.item in ("pair", "session") else 1
-        return timedelta(minutes=apart)
-
-
-@dataclass(frozen=True)
-class Watched:
-    """An item whose published count tells of the canary, and how many others hold it."""
-
-    key: Key
-    others: int
+        return timedelta(minutes=1 + 2 * self.gap_minutes if self.length > 1 else 1)
 
 
 @dataclass(frozen=True)
 class Canary:
-    """A user who may join, what the auditor looks at then, and the crowd around her."""
+    """A user who may join, and the crowd around her. What the auditor watches is found by the control."""
 
     name: str
     what: str
     history: Sequence[Fragment]
-    watched: Sequence[Watched]
+    others: int | None  # who hold the items that tell of her; None: any number
     crowd: Sequence[tuple[int, Sequence[Fragment]]] = ()  # so many users with this history
     crowd_without_clicks: Sequence[tuple[int, Sequence[Fragment]]] = ()
+    rare: bool = False  # a threshold must hide what she searches
 
 
 @dataclass(frozen=True)
@@ -138,26 +116,49 @@ class Stage:
 
     shape: Shape
     canaries: Sequence[Canary]
-    bystander: Canary = field(init=False)
 
-    def __post_init__(self) -> None:
-        object.__setattr__(self, "bystander", _far(self.shape, "bystander", self.shape.per_user))
+    @cached_property
+    def bystander(self) -> Canary:
+        """Who takes the place of a canary under replace-one."""
+        return _far(self.shape, "bystander", self.shape.per_user)
+
+    @cached_property
+    def compared(self) -> list[Canary]:
+        """Items that no canary has, to compare hers with: first and last in the alphabet."""
+        return [_far(self.shape, name, 1) for name in ("aa-beside", "zz-beside")]
+
+    @cached_property
+    def helpers(self) -> list[Canary]:
+        """Scenes without a canary: who joins them, in the control alone, shows what their items are published as."""
+        found = [self.bystander, *self.compared]
+        for canary in self.canaries:
+            if canary.name == "favourite":
+                found += [
+                    Canary(f"favourite {i}", "one of many items of one count", [item], None)
+                    for i, item in enumerate(favourites(self.shape))
+                    if item not in canary.history
+                ]
+        return found
+
+    @property
+    def scenes(self) -> list[Canary]:
+        return [*self.helpers, *self.canaries]
 
     def rows(self) -> pa.Table:
         """Columns of a log, and `slot`: empty for the crowd, +name for a canary, −name for who is in her place."""
-        table: dict[str, list[Any]] = {column: [] for column in ("slot", "user", "query", "url", "time")}
+        table: dict[str, list[Any]] = {column: [] for column in ("slot", "user", "query", "url", "time", "rank")}
 
         def live(slot: str, user: str, history: Iterable[Fragment], *, clicks: bool = True) -> None:
             time = START
             for fragment in history:
                 time += self.shape.gap()
                 for query, url in zip(fragment.queries, fragment.urls, strict=True):
-                    values = (slot, user, query, url if clicks else None, time)
+                    values = (slot, user, query, url if clicks else None, time, 1 if clicks else None)
                     for column, value in zip(table.values(), values, strict=True):
                         column.append(value)
                     time += timedelta(minutes=1)
 
-        for scene in (self.bystander, *self.canaries):
+        for scene in self.scenes:
             for clicks, crowds in ((True, scene.crowd), (False, scene.crowd_without_clicks)):
                 for i, (size, history) in enumerate(crowds):
                     if len(table["user"]) + size * len(history) > MOST_ROWS:
@@ -167,75 +168,116 @@ class Stage:
                         )
                     for number in range(size):
                         live("", f"{scene.name} {clicks} {i} {number}", history, clicks=clicks)
+        for scene in self.scenes:
+            live(f"+{scene.name}", f"canary {scene.name}", scene.history)
         for canary in self.canaries:
-            live(f"+{canary.name}", f"canary {canary.name}", canary.history)
             live(f"-{canary.name}", f"canary {canary.name}", self.bystander.history)
-        types = {"time": pa.timestamp("us")}
+        types = {"time": pa.timestamp("us"), "rank": pa.int64()}
         return pa.table({name: pa.array(values, types.get(name, pa.string())) for name, values in table.items()})
 
     @property
-    def fragments(self) -> list[Fragment]:
-        """Everything anybody searches, once."""
-        scenes = (self.bystander, *self.canaries)
-        crowds = [history for scene in scenes for _, history in (*scene.crowd, *scene.crowd_without_clicks)]
-        histories = [*crowds, *(scene.history for scene in scenes)]
-        return list(dict.fromkeys(fragment for history in histories for fragment in history))
+    def users(self) -> int:
+        crowds = [crowd for scene in self.scenes for crowd in (*scene.crowd, *scene.crowd_without_clicks)]
+        return sum(size for size, _ in crowds) + len(self.canaries)
+
+    @property
+    def _histories(self) -> list[Sequence[Fragment]]:
+        crowds = [history for scene in self.scenes for _, history in (*scene.crowd, *scene.crowd_without_clicks)]
+        return [*crowds, *(scene.history for scene in self.scenes)]
+
+    @property
+    def searches(self) -> list[tuple[str, str]]:
+        """Every query and result that anybody clicks, once."""
+        fragments = (fragment for history in self._histories for fragment in history)
+        pairs = (pair for fragment in fragments for pair in zip(fragment.queries, fragment.urls, strict=True))
+        return list(dict.fromkeys(pairs))
+
+    @property
+    def followed(self) -> list[tuple[str, str]]:
+        """Every query with one that somebody searches right after it, once."""
+        texts = ([query for fragment in history for query in fragment.queries] for history in self._histories)
+        return list(dict.fromkeys(pair for queries in texts for pair in pairwise(queries)))
+
+    @property
+    def hidden(self) -> set[str]:
+        """What canaries search and a threshold must hide."""
+        return {q for canary in self.canaries if canary.rare for f in canary.history for q in f.queries}
+
+    @property
+    def longest(self) -> int:
+        """The most searches of one user."""
+        return max(sum(len(fragment.queries) for fragment in history) for history in self._histories)
 
 
 def canaries_for(shape: Shape, favourite: int = 0) -> list[Canary]:
     """Every canary that makes sense for a mechanism. `favourite`: which item of many comes out most often."""
-    m, crowd = shape.per_user, shape.crowd
+    m = shape.per_user
     found = [
-        _unique(shape),
+        _unique(shape, "unique", m),
+        _unique(shape, "flood", m + FLOOD),
+        _spelling(shape),
         _near(shape),
         _far(shape, "far", m),
         _far(shape, "one-more", m + 1),
         _far(shape, "heavy", m + min(3 * m, 12)),
         _repeating(shape),
         _pivot(shape),
+        _rescuer(shape),
     ]
     if shape.threshold > 1:
         found.append(_favourite(shape, favourite))
+    if shape.transitions:
+        found.append(_wanderer(shape))
     if shape.click_threshold is not None:
-        lone, near = shape.fragments("lone-click", m), shape.fragments("near-click", m)
-        for name, history, clickers, what in (
-            ("lone-click", lone, 0, "clicks results that nobody else clicked, of queries that many searched"),
-            ("near-click", near, shape.click_threshold - 1, "whose clicks complete the crowd of the click threshold"),
-        ):
-            watched = [Watched(key, clickers) for key in shape.click_keys(history)]
-            found.append(
-                Canary(name, what, history, watched, [(clickers, history)], [(max(0, crowd - clickers), history)])
-            )
+        found += [_lone_click(shape), _many_clicks(shape), _near_click(shape)]
     return found
 
 
-def _unique(shape: Shape) -> Canary:
-    history = shape.fragments("unique", shape.per_user)
-    others = shape.first_threshold - 1
+def _unique(shape: Shape, name: str, n: int) -> Canary:
+    history, others = shape.fragments(name, n), shape.too_few
     what = "whose items nobody else has" if not others else f"whose items {others} others have, one too few to count"
-    return Canary("unique", what, history, _watched(shape, history, others), [(others, history)])
+    if n > shape.per_user:
+        what += f", {n} of them where {shape.per_user} may count"
+    crowd = [(others, block) for block in shape.blocks(history)] if others else []
+    return Canary(name, what, history, others, crowd, rare=True)
+
+
+def _spelling(shape: Shape) -> Canary:
+    """What she typed differs, and is one item: counted once for each spelling it would pass a threshold for one."""
+    plain, others = shape.fragment("spelling"), shape.too_few
+    return Canary(
+        "spelling",
+        f"who spells one item in {shape.per_user + 2} ways",
+        [Fragment(tuple(spelled(query, i) for query in plain.queries), plain.urls) for i in range(shape.per_user + 2)],
+        others,
+        [(others, [plain])] if others else [],
+        rare=True,
+    )
+
+
+def spelled(text: str, i: int) -> str:
+    """The same text, as the usual normalising has it, in the i-th of many ways."""
+    if i == 0:
+        return f" {text}  "
+    if i == 1:  # the full-width forms of Unicode
+        return "".join(chr(ord(letter) + 0xFEE0) if letter.isalpha() else letter for letter in text)
+    capitals = i - 1
+    letters_of = [place for place, letter in enumerate(text) if letter.isalpha()]
+    big = {place for bit, place in enumerate(letters_of) if capitals >> bit & 1}
+    return "".join(letter.upper() if place in big else letter for place, letter in enumerate(text))
 
 
 def _near(shape: Shape) -> Canary:
-    history = shape.fragments("near", shape.per_user)
-    others = shape.threshold - 1
-    return Canary(
-        "near",
-        "whose items complete the crowd of the threshold",
-        history,
-        _watched(shape, history, others),
-        [(others, history)],
-    )
+    history, others = shape.fragments("near", shape.per_user), shape.threshold - 1
+    return Canary("near", "whose items complete the crowd of the threshold", history, others, [(others, history)])
 
 
 def _far(shape: Shape, name: str, n: int) -> Canary:
     history = shape.fragments(name, n)
-    blocks = shape.blocks(history)
-    watched = [watched for block in blocks for watched in _watched(shape, block, shape.crowd)]
     what = "whose items many others have"
     if n > shape.per_user:
         what += f", {n} of them where {shape.per_user} may count"
-    return Canary(name, what, history, watched, [(shape.crowd, block) for block in blocks])
+    return Canary(name, what, history, shape.crowd, [(shape.crowd, block) for block in shape.blocks(history)])
 
 
 def _repeating(shape: Shape) -> Canary:
@@ -244,7 +286,7 @@ def _repeating(shape: Shape) -> Canary:
         "repeating",
         f"who does the same thing {3 * shape.per_user + 1} times, as many others do once",
         [item] * (3 * shape.per_user + 1),
-        _watched(shape, [item], shape.crowd),
+        shape.crowd,
         [(shape.crowd, [item])],
     )
 
@@ -261,22 +303,38 @@ def _pivot(shape: Shape) -> Canary:
         "pivot",
         "on whom it hangs which item of their own is the most popular one for many others",
         [first, last],
-        _watched(shape, [first, last], shape.crowd),
+        shape.crowd,
         [(shape.crowd, crowd) for crowd in crowds],
+    )
+
+
+def _rescuer(shape: Shape) -> Canary:
+    """Many others have popular items, and rare ones that only she has too.
+
+    If what is rare in the whole log is dropped before a user's items are limited, then without her they keep the
+    popular ones, and with her the rare ones push these out.
+    """
+    m, sharing = shape.per_user, max(1, shape.too_few)  # so many have a rare item: it is counted with her alone
+    popular = shape.fragments("rescue", m)
+    rare = [shape.fragments(f"rescued-{letters(i)}", m) for i in range(ceil(shape.crowd / sharing))]
+    return Canary(
+        "rescuer",
+        "who alone has the rare items of many others too",
+        [*popular, *(fragment for own in rare for fragment in own)],
+        shape.crowd,
+        [(1, [*rare[i // sharing], *popular]) for i in range(shape.crowd)],
     )
 
 
 def _favourite(shape: Shape, chosen: int) -> Canary:
     """She brings the chosen item to the same count as many others; all are equally likely to pass, unless it shows."""
-    items = favourites(shape)
-    others = shape.threshold - 2
-    crowd = [(shape.threshold - 1 if item != items[chosen] else others, [item]) for item in items]
+    items, others = favourites(shape), shape.threshold - 2
     return Canary(
         "favourite",
         "who brings an item that came out most often to the count of many like it",
         [items[chosen]],
-        _watched(shape, [items[chosen]], others),
-        crowd,
+        others,
+        [(shape.threshold - 1 if item != items[chosen] else others, [item]) for item in items],
     )
 
 
@@ -284,8 +342,36 @@ def favourites(shape: Shape) -> list[Fragment]:
     return shape.fragments("favourite", FAVOURITES)
 
 
-def _watched(shape: Shape, fragments: Sequence[Fragment], others: int) -> list[Watched]:
-    return [Watched(key, others) for key in (*shape.keys(fragments), *shape.click_keys(fragments))]
+def _wanderer(shape: Shape) -> Canary:
+    """Popular queries one after the other as nobody else searches them: each crowd has one of them."""
+    history = shape.fragments("wander", WANDERINGS + 1)
+    return Canary(
+        "wanderer",
+        f"who goes {WANDERINGS} times from one popular query to another, as nobody else does",
+        history,
+        0,
+        [(shape.crowd, [item]) for item in history],
+    )
+
+
+def _lone_click(shape: Shape) -> Canary:
+    history = shape.fragments("lone-click", shape.per_user)
+    what = "clicks results that nobody else clicked, of queries that many searched"
+    return Canary("lone-click", what, history, 0, [], [(shape.crowd, history)])
+
+
+def _many_clicks(shape: Shape) -> Canary:
+    item = shape.fragment("many-clicks")
+    clicked = [[f"http://{query}-{letters(i)}.example" for query in item.queries] for i in range(CLICKS)]
+    what = f"who clicks {CLICKS} results of one popular query that nobody else clicked"
+    history = [Fragment(item.queries, tuple(urls)) for urls in clicked]
+    return Canary("many-clicks", what, history, 0, [], [(shape.crowd, [item])])
+
+
+def _near_click(shape: Shape) -> Canary:
+    history, others = shape.fragments("near-click", shape.per_user), (shape.click_threshold or 1) - 1
+    what = "whose clicks complete the crowd of the click threshold"
+    return Canary("near-click", what, history, others, [(others, history)], [(max(0, shape.crowd - others), history)])
 
 
 def letters(number: int) -> str:
