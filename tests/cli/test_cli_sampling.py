@@ -47,6 +47,29 @@ def test_a_release_reports_its_size_its_bound_and_its_limit(
     assert "limit" in json.loads((tmp_path / "out" / "guarantee.json").read_text())
 
 
+def test_the_rates_are_in_the_folder_and_every_reader_of_folders_accepts_them(
+    searchveil: Any, log_file: Path, tmp_path: Path
+) -> None:
+    done(searchveil("release", log_file, *SAMPLING, *HALF, "--out", "out"))
+    rates = pq.read_table(tmp_path / "out" / "rates.parquet")
+    assert rates.column_names == ["query", "url", "draws"]
+    catalogue = json.loads((tmp_path / "out" / "croissant.json").read_text())
+    assert [file["name"] for file in catalogue["distribution"]] == ["data.parquet", "rates.parquet"]
+    assert "`rates.parquet`" in (tmp_path / "out" / "README.md").read_text()
+    figures = done(searchveil("evaluate", "out", "--against", log_file, "--applications", "none", "--json")).json
+    rows: list[dict[str, Any]] = pq.read_table(tmp_path / "out" / "data.parquet").to_pylist()
+    drawn = sum(row["count"] for row in rows)
+    assert figures["measures"]["count-distribution"]["click.total_release"] == drawn, "rates are not counted as clicks"
+    done(searchveil("export", "out", "--layout", "click-graph", "--out", "graph"))
+
+
+def test_an_empty_release_speaks_of_draws_not_of_thresholds(searchveil: Any, log_file: Path) -> None:
+    said = done(searchveil("release", log_file, *SAMPLING, "--delta", "0.03", "--sampler", "multinomial", "--out", "o"))
+    assert "0 rows in o" in said.out
+    assert "No whole draw was found" in said.out
+    assert "threshold" not in said.out
+
+
 def test_plan_tells_the_limit_before_anything_is_done_and_advises(searchveil: Any) -> None:
     said = done(searchveil("plan", *SAMPLING, "--delta", "0.5", "--users", "1980")).out
     assert "1,372" in said
@@ -126,6 +149,8 @@ def test_frequent_pairs_that_can_all_be_met_have_a_bound_of_0_and_a_record(searc
     record = done(said).json
     assert record["upper_bound"] == pytest.approx(0, abs=1e-9)
     assert 0 <= record["gap"] <= 1 + 1e-9
+    assert record["total"] < record["output_size"]
+    assert "where 6 were meant" in record["advice"]
 
 
 def test_branch_and_bound_without_time_has_the_limit_for_a_bound(searchveil: Any, log_file: Path) -> None:

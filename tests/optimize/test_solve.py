@@ -11,6 +11,7 @@ from click_logs import example, random_log
 from searchveil.errors import InputError
 from searchveil.optimize import solve
 from searchveil.optimize.certify import LogOf
+from searchveil.optimize.integers import whole_draws
 from searchveil.optimize.objectives import KL, Diversity, Frequent, Objective, Size
 from searchveil.optimize.program import ClickCounts, Sampler
 from searchveil.optimize.solution import Solution
@@ -122,3 +123,25 @@ def test_gaps() -> None:
     assert gap(0.0, 0.0) == 0
     assert gap(-1.0, 0.0) == 1
     assert gap(-1.0, 1e-12) == pytest.approx(1)
+
+
+def test_a_gap_is_no_share_of_a_bound_that_is_only_rounding() -> None:
+    def gap(objective: float, upper_bound: float, undrawn: float) -> float:
+        return Solution(np.zeros(1), objective, upper_bound, "none", 0.0, undrawn).gap
+
+    assert gap(0.0, 2e-13, 0.0) == 0
+    assert gap(-1e-16, 2e-13, -0.9) == 0
+    assert gap(-0.003, 2e-13, -0.9) == pytest.approx(1 / 300)  # of the distance there was to go
+
+
+@pytest.mark.parametrize("sampler", ["poisson", "multinomial"])
+def test_frequent_pairs_that_are_all_met_leave_no_gap(sampler: Sampler) -> None:
+    """Two pairs of four users each with their shares of an output of 2: it fits, so the distance is 0."""
+    counts = ClickCounts.of([0, 1, 2, 3, 0, 1, 2, 3], [0, 0, 0, 0, 1, 1, 1, 1], [1] * 8)
+    objective = Frequent.of(counts, 0.1, 2.0)
+    if sampler == "poisson":
+        found = relax(counts, sampler, objective, 5.0)
+    else:
+        found = whole_draws(counts, objective, 5.0, seconds=0.1)
+    assert found.objective == pytest.approx(0, abs=1e-9)
+    assert found.gap == 0

@@ -1,10 +1,12 @@
 """Sampling: who may appear, checked user by user with other arithmetic; exact draws; what is said about it."""
 
+import json
 from collections import Counter
 from dataclasses import replace
 from datetime import datetime
 from fractions import Fraction
 from math import expm1, log
+from pathlib import Path
 from typing import Any
 from unittest.mock import patch
 
@@ -19,6 +21,7 @@ from scipy.stats import chi2
 
 from searchveil.engine import Engine
 from searchveil.errors import BudgetRefused, InputError
+from searchveil.lab.folder import released_tables
 from searchveil.log import SearchLog
 from searchveil.optimize.certify import UNITS, LogOf
 from searchveil.optimize.program import ClickCounts, click_counts
@@ -65,7 +68,8 @@ def random_clicks(users: int, queries: int, seed: int) -> dict[str, dict[str, in
 
 def amounts(mechanism: Sampling, counts: ClickCounts) -> Any:
     """What the mechanism would draw from: whole draws, or expected counts in units."""
-    return mechanism._certified(counts, mechanism._solved(counts, silent))
+    size, largest = mechanism._output_size(counts, silent)
+    return mechanism._certified(counts, mechanism._solved(counts, size, largest, silent))
 
 
 def largest_load(counts: ClickCounts, sampler: str, drawn: Any) -> mpmath.mpf:
@@ -207,6 +211,54 @@ def test_what_is_judged_cannot_be_overwritten() -> None:
         counts.matrix.data[0] = 1
 
 
+@pytest.mark.parametrize("sampler", SAMPLERS)
+@pytest.mark.parametrize("table", ["parquet", "csv", "tsv"])
+def test_whoever_holds_the_log_can_check_the_condition_by_the_released_folder(
+    duckdb_engine: Engine, tmp_path: Path, sampler: Any, table: str
+) -> None:
+    """From the files and the clicks alone, in Python: none of the mechanism's arithmetic."""
+    clicks = random_clicks(60, 12, seed=11)
+    release = Sampling(delta=0.5, sampler=sampler, seconds=0.2).release(
+        log_of(duckdb_engine, clicks), source=keyed(b"check")
+    )
+    folder = release.write(tmp_path / "out", format=table)
+    record = json.loads((folder / "guarantee.json").read_text())
+    assert list(record["files"]) == [f"data.{table}", f"rates.{table}"]
+    assert any("in the table rates" in fact for fact in record["guarantee"]["assumed_public"])
+    data, rates = (duckdb_engine.fetch(read).to_pylist() for read in released_tables(folder, duckdb_engine))
+
+    draws = {(row["query"], row["url"]): Fraction(row["draws"]) for row in rates}
+    assert len(draws) == len(rates)
+    assert min(draws.values()) > 0
+    totals: Counter[str] = Counter()
+    for held in clicks.values():
+        totals.update(held)
+    with mpmath.workdps(60):
+        b = mpmath.log(1 / (1 - mpmath.mpf(record["guarantee"]["delta"])))
+        worst = mpmath.mpf(0)
+        for held in clicks.values():
+            load = mpmath.mpf(0)
+            for query, times in held.items():
+                x = draws.get((query, f"{query}.example"), Fraction(0))
+                share = mpmath.mpf(times) / totals[query]
+                load += (
+                    mpmath.mpf(x.numerator) / x.denominator * (share if sampler == "poisson" else -mpmath.log1p(-share))
+                    if x
+                    else 0
+                )
+            worst = max(worst, load)
+    assert worst <= b * (1 + mpmath.mpf(10) ** -50)
+    assert worst > b / 2, "the limit is what stops it, so the check can fail"
+
+    drawn: Counter[tuple[str, str]] = Counter()
+    for row in data:
+        drawn[row["query"], row["url"]] += row["count"]
+    assert set(drawn) <= set(draws)
+    assert sum(draws.values()) == pytest.approx(record["total"])
+    if sampler == "multinomial":
+        assert drawn == draws, "every whole draw is made"
+
+
 # --- the draws --------------------------------------------------------------------------------------------------------
 
 
@@ -327,6 +379,54 @@ def test_less_than_one_tuple_is_advised_against(duckdb_engine: Engine) -> None:
     assert release.table.num_rows == 0
     assert release.plan.figures["total"] == 0
     assert release.plan.advice is not None
+
+
+def test_a_size_that_is_not_reached_is_told(duckdb_engine: Engine) -> None:
+    """One draw of 150 is more than a share of 0.005, so infrequent pairs stay out; the frequent ones do not suffice."""
+    log = log_of(duckdb_engine, random_clicks(400, 80, seed=7))
+    mechanism = Sampling(
+        delta=0.8, objective="frequent", support=0.005, output_size=150, sampler="multinomial", seconds=0.5
+    )
+    release = mechanism.release(log)
+    record = release.plan.to_json()
+    drawn = sum(row["count"] for row in release.table.to_pylist())
+    assert record["output_size"] == 150
+    assert record["total"] == drawn < 150
+    assert f"The output is {drawn} tuples where 150 were asked for" in record["advice"]
+    assert "frequent" in record["advice"]
+    totals: Counter[str] = Counter()
+    for held in random_clicks(400, 80, seed=7).values():
+        totals.update(held)
+    shown: Counter[str] = Counter()
+    for row in release.table.to_pylist():
+        shown[row["query"]] += row["count"]
+    frequent = {query: times / totals.total() for query, times in totals.items() if times >= 0.005 * totals.total()}
+    distance = sum(abs(shown[query] / drawn - share) for query, share in frequent.items())
+    assert record["sum_of_distances"] == pytest.approx(distance, abs=0.02), "of what is drawn, not of 150"
+    reached = Sampling(delta=0.8, objective="kl", output_size=20).release(log).plan
+    assert reached.figures["output_size"] == 20
+    assert reached.advice is None
+
+
+def test_an_empty_sample_is_advised_in_the_words_of_sampling(duckdb_engine: Engine) -> None:
+    """Of thresholds and items per user sampling knows nothing; each way of coming out empty has its own reason."""
+    alone = log_of(duckdb_engine, {"a": {"x": 2}, "b": {"y": 3}})
+    few = log_of(duckdb_engine, {f"u{i}": {f"q{i // 2}": 1} for i in range(40)})
+    likely_empty = Sampling(delta=0.05)
+    empty = next(
+        release
+        for release in (likely_empty.release(few, source=keyed(b"%d" % run)) for run in range(50))
+        if not release.table.num_rows
+    )
+    for release, reason in (
+        (Sampling(delta=0.5).release(alone), "No pair of query and url was clicked by two users"),
+        (Sampling(delta=0.4, sampler="multinomial", seconds=0.1).release(few), "No whole draw was found"),
+        (empty, "Chance drew nothing"),
+    ):
+        assert release.table.num_rows == 0
+        assert release.plan.advice is not None
+        assert release.plan.advice.startswith(reason)
+        assert "threshold" not in release.plan.advice
 
 
 def test_a_ledger_refuses_it(duckdb_engine: Engine, tmp_path: Any) -> None:

@@ -115,7 +115,8 @@ def round_down_and_fill(
     value, bound = objective.value(x.astype(np.float64)), relaxed.upper_bound
     if total is not None and x.sum() < total:
         bound = max(bound, _bound_of_fewer(counts, program, b))
-    return Solution(x, value, bound, "rounding and neighbourhood search", monotonic() - began)
+    undrawn = objective.value(np.zeros(counts.pairs))
+    return Solution(x, value, bound, "rounding and neighbourhood search", monotonic() - began, undrawn)
 
 
 def _bound_of_fewer(counts: ClickCounts, program: "Program", b: Limit) -> float:

@@ -57,7 +57,8 @@ def relax(
         )
     else:
         found = _by_highs(exposure, b, objective, kinks, total, largest)
-    return Solution(found.x, found.objective, found.upper_bound, found.solver, time.perf_counter() - started)
+    undrawn = objective.value(np.zeros(counts.pairs))
+    return Solution(found.x, found.objective, found.upper_bound, found.solver, time.perf_counter() - started, undrawn)
 
 
 def _total_of(objective: Objective, total: float | None) -> float | None:

@@ -11,7 +11,7 @@ from searchveil.items.item import normalize_query
 from searchveil.log import SearchLog
 from searchveil.log.sessions import number_sessions, submissions
 from searchveil.privacy.guarantee import Guarantee
-from searchveil.publish.mechanism import Mechanism, Plan
+from searchveil.publish.mechanism import Counted, Mechanism, Plan
 
 ACTIVE_ATTACK = (
     "Whoever owns all but one of the accounts in a crowd of k sees the last one; "
@@ -25,6 +25,7 @@ class KAnonymity(Mechanism):
     """A baseline to compare with, not a protection: it counts accounts, and an attacker can own most of them."""
 
     item: ClassVar[str]
+    counts: ClassVar[Counted]
     caveats: ClassVar[tuple[str, ...]]
 
     k: int = 5
@@ -37,7 +38,7 @@ class KAnonymity(Mechanism):
         guarantee = Guarantee.no_differential_privacy(
             proof="docs/guarantees.md#k-anonymity", caveats=(*self.caveats, ACTIVE_ATTACK)
         )
-        return Plan(self.method, self.item, {"k": self.k}, guarantee)
+        return Plan(self.method, self.item, {"k": self.k}, guarantee, counts=self.counts)
 
 
 def searches_in_sessions(log: SearchLog, key: str) -> ir.Table:

@@ -14,7 +14,7 @@ from searchveil.log import SearchLog
 from searchveil.privacy.noise import Source
 from searchveil.progress import Progress
 from searchveil.publish.k_anonymity import KAnonymity
-from searchveil.publish.mechanism import Plan
+from searchveil.publish.mechanism import Counted, Plan
 
 LONGEST_PREFIX = 32  # rare keywords are cut to this first, so that a pasted text does not decide the number of rounds
 
@@ -25,6 +25,7 @@ class KKeyword(KAnonymity):
 
     method: ClassVar[str] = "k-keyword"
     item: ClassVar[str] = "keyword"
+    counts: ClassVar[Counted] = "users"
     caveats: ClassVar[tuple[str, ...]] = (
         "Every published keyword or prefix is in the histories of at least k accounts, and its count is exact.",
     )

@@ -11,7 +11,7 @@ from searchveil.log import SearchLog
 from searchveil.privacy.noise import Source
 from searchveil.progress import Progress
 from searchveil.publish.k_anonymity import KAnonymity, searches_in_sessions
-from searchveil.publish.mechanism import Plan
+from searchveil.publish.mechanism import Counted, Plan
 
 
 @dataclass(frozen=True)
@@ -20,6 +20,7 @@ class KQuery(KAnonymity):
 
     method: ClassVar[str] = "k-query"
     item: ClassVar[str] = "query"
+    counts: ClassVar[Counted] = "occurrences"
     caveats: ClassVar[tuple[str, ...]] = (
         "Every published query was posed by at least k accounts, but the queries of a session stay together, "
         "and together they may name a person.",

@@ -12,7 +12,7 @@ from searchveil.log import SearchLog
 from searchveil.privacy.noise import Source
 from searchveil.progress import Progress
 from searchveil.publish.k_anonymity import KAnonymity, searches_in_sessions
-from searchveil.publish.mechanism import Plan
+from searchveil.publish.mechanism import Counted, Plan
 
 
 @dataclass(frozen=True)
@@ -21,6 +21,7 @@ class KSession(KAnonymity):
 
     method: ClassVar[str] = "k-session"
     item: ClassVar[str] = "session"
+    counts: ClassVar[Counted] = "sessions"
     caveats: ClassVar[tuple[str, ...]] = (
         "Every published keyword set is that of at least k sessions, but these may be the sessions of one account.",
     )

@@ -74,7 +74,7 @@ class Korolova(Mechanism):
             proof=f"docs/guarantees.md#korolova-{self.variant}",
             assumed_public=tuple(public),
         )
-        return Plan(self.method, "query", parameters, guarantee)
+        return Plan(self.method, "query", parameters, guarantee, counts=self.counting)
 
     def _scale(self, per_user: int, shares: int) -> float:
         """The noise of a part that changes by `per_user` and may cost one of so many equal shares of ε, exactly."""

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from math import isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
 
 import pyarrow as pa
 
@@ -17,6 +17,8 @@ from searchveil.progress import Progress, silent
 
 if TYPE_CHECKING:
     from searchveil.privacy.ledger import Entry, Ledger
+
+Counted = Literal["users", "occurrences", "sessions"]
 
 
 @dataclass(frozen=True)
@@ -30,11 +32,13 @@ class Plan:
     claims: Mapping[str, float] = field(default_factory=dict)  # what a paper says of these parameters, for comparison
     figures: Mapping[str, Any] = field(default_factory=dict)  # how much can be published or, in a release, was
     advice: str | None = None  # what to do instead, where these parameters make no sense
+    counts: Counted = "users"  # what a published count is a number of, for whoever compares it with a log
 
     def to_json(self) -> dict[str, Any]:
         record: dict[str, Any] = {
             "method": self.method,
             "item": self.item,
+            "counts": self.counts,
             "parameters": dict(self.parameters),
             "guarantee": self.guarantee.to_json(),
             **{name: _finite(value) for name, value in (*self.claims.items(), *self.figures.items())},
@@ -128,7 +132,7 @@ class Mechanism(ABC):
         require_two_users(log)
         require_rows_apart(log)
         plan = self.prepare(self.plan(log), source)
-        entry = ledger.reserve(plan) if ledger is not None else None
+        entry = ledger.reserve(plan, log) if ledger is not None else None
         tables = self.publish(log, plan, source, progress)
         if isinstance(tables, Published):
             plan = replace(plan, figures=tables.figures, advice=tables.advice)

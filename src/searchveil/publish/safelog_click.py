@@ -137,7 +137,7 @@ class SafeLogClick(Mechanism):
             paper = safelog.click_epsilon(
                 self.queries_per_user, self.clicks_per_user, scale, self.threshold, self.pool_coverage
             )
-        return Plan(self.method, "query", parameters, guarantee, {"paper_epsilon": paper})
+        return Plan(self.method, "query", parameters, guarantee, {"paper_epsilon": paper}, counts="occurrences")
 
     def recommend(self) -> dict[str, dict[str, float]]:
         """Good settings for the wanted ε and queries per user: the paper's turning point, and ours for the domain."""

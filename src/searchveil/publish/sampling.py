@@ -32,9 +32,11 @@ Goal = Literal["size", "frequent", "diversity", "kl"]
 Solver = Literal["best", "spe", "greedy", "lp-rounding", "branch-and-bound"]
 
 CHOSEN_FROM_THE_LOG = (
-    "how many tuples of each pair are drawn, and which pairs there are: computed from the log and shown by the "
-    "release, so whoever knows the other users' histories may learn something about the last one"
+    "how many tuples of each pair are drawn, and which pairs there are: computed from the log and published in the "
+    "table rates, so whoever knows the other users' histories may learn something about the last one"
 )
+COUNTS_X = "the counts x: how many tuples of each pair are drawn (Poisson: are expected), in the table rates"
+REACHED = 0.999  # of the size asked for: first-order solvers stop that near
 NOISE_DOES_NOT_HELP = (
     "Noise was added to these numbers as the paper has it. That is not differential privacy: all of them may move when "
     "one user leaves, by up to d each, and who was removed beforehand depends on the log (docs/errata.md, H2)."
@@ -123,7 +125,7 @@ class Sampling(Mechanism):
             proof="docs/guarantees.md#sampling",
             assumed_public=(
                 AT_LEAST_TWO_USERS,
-                "the counts x" if self.sampler == "multinomial" else "the rates r",
+                COUNTS_X,
                 "δ, where it was looked for in the log",
                 "the figures of the record: of users and pairs, of the program's optimum, of the expected output",
             ),
@@ -137,7 +139,7 @@ class Sampling(Mechanism):
         )
         users = log.users if isinstance(log, SearchLog) else log
         if users is None:
-            return Plan(self.method, "click", parameters, guarantee)
+            return Plan(self.method, "click", parameters, guarantee, counts="occurrences")
         most = users * b
         return Plan(
             self.method,
@@ -145,7 +147,8 @@ class Sampling(Mechanism):
             parameters,
             guarantee,
             figures={"users": users, "limit": most},
-            advice=_advice(most),
+            advice=_too_little(most),
+            counts="occurrences",
         )
 
     def check(self, log: SearchLog) -> None:
@@ -157,7 +160,8 @@ class Sampling(Mechanism):
         if self.noise_counts:
             clicks = self._bounded(clicks, progress)
         counts = clicks.counts
-        solution = self._solved(counts, progress)
+        size, largest = self._output_size(counts, progress)
+        solution = self._solved(counts, size, largest, progress)
         amounts = self._certified(counts, solution)
         if self.noise_counts:
             noise = DiscreteLaplace(self.most_change / self.noise_epsilon).sample(len(amounts), source)
@@ -171,18 +175,22 @@ class Sampling(Mechanism):
         loads = counts.exposure(self.sampler) @ (amounts / units)
         total = int(amounts.sum()) / units
         figures = {
+            **({} if size is None else {"output_size": size}),
             "total": total if units > 1 else int(total),
             "limit": counts.users * float(self.b),
             "upper_bound": solution.upper_bound,
             "objective_value": solution.objective,
             "gap": solution.gap,
+            **self._distance(counts, amounts),
             "users": counts.users,
             "pairs": counts.pairs,
             "users_published": len(set(table["user"].to_pylist())),
-            "expected_users_exposed": float(-np.expm1(-loads).sum()),
+            "expected_users_exposed": float((-np.expm1(-loads)).sum()),
             "solver": solution.solver,
         }
-        return Published({"data": table}, figures, _advice(counts.users * float(self.b)))
+        rates = _rates(clicks, amounts / units, log)
+        advice = self._advice(counts.users * float(self.b), counts.pairs, size, total, table.num_rows)
+        return Published({"data": table, "rates": rates}, figures, advice)
 
     def _bounded(self, clicks: StagedClicks, progress: Progress) -> StagedClicks:
         """The paper's preprocessing: without users who move a count by more than d."""
@@ -198,14 +206,14 @@ class Sampling(Mechanism):
         kept = bound_effects(clicks.counts, self.sampler, self.b, self.most_change, progress=told)
         return StagedClicks(kept.counts, clicks.pairs, clicks.numbers[kept.pairs])
 
-    def _solved(self, counts: ClickCounts, progress: Progress) -> Solution:
+    def _solved(self, counts: ClickCounts, total: float | None, largest: Reals | None, progress: Progress) -> Solution:
+        """The counts to draw, of that total if there is one; `largest` are counts that show that it fits."""
         if not counts.pairs:
             return Solution(np.zeros(0), 0.0, 0.0, "nothing to choose", 0.0)
         b = float(self.b)
         if self.objective == "diversity" and self.sampler == "multinomial":
             progress("choosing pairs")
             return self._diverse(counts)
-        total, largest = self._output_size(counts, progress)
         if total == 0:
             return Solution(np.zeros(counts.pairs), 0.0, 0.0, "nothing fits", 0.0)
         objective = self._objective(counts, total)
@@ -238,8 +246,8 @@ class Sampling(Mechanism):
         return replace(solution, x=x, objective=objective.value(x.astype(np.float64)))
 
     def _output_size(self, counts: ClickCounts, progress: Progress) -> tuple[float | None, Reals | None]:
-        """And the counts that show that so much fits, where they had to be found."""
-        if self.objective not in ("frequent", "kl") or self.output_size is not None:
+        """|O|, asked for or chosen, and the counts that show that so much fits, where they had to be found."""
+        if self.objective not in ("frequent", "kl") or self.output_size is not None or not counts.pairs:
             return self.output_size, None
         progress("how large can the output be?")
         part = counts if self.sampler == "poisson" else counts.only(drawable(counts, self.b))
@@ -257,6 +265,50 @@ class Sampling(Mechanism):
         if self.objective == "kl":
             return KL.of(counts)
         return Size() if self.objective == "size" else Diversity()
+
+    def _distance(self, counts: ClickCounts, amounts: Integers) -> dict[str, float]:
+        """Of the frequent pairs, from the log's relative supports to those of the output as large as it turned out.
+
+        The objective's own value speaks of an output of the size asked for.
+        """
+        if self.objective != "frequent" or not amounts.sum():
+            return {}
+        shares = counts.totals / counts.size
+        frequent = shares >= self.support
+        return {"sum_of_distances": float(np.abs(amounts / amounts.sum() - shares)[frequent].sum())}
+
+    def _advice(self, most: float, pairs: int, size: float | None, total: float, rows: int) -> str | None:
+        """What to do where nothing, or less than was asked for, came out."""
+        if not pairs:
+            return (
+                "No pair of query and url was clicked by two users, and others cannot be drawn. More users share more "
+                "pairs; queries alone are shared more often: try --method zealous --item query."
+            )
+        if most < 1:
+            return _too_little(most)
+        if size is not None and total < size * REACHED:
+            wish = "asked for" if self.output_size else "meant"
+            instead = "--sampler poisson" if self.sampler == "multinomial" else "a smaller --support"
+            return (
+                f"The output is {total:,.6g} tuples where {size:,.6g} were {wish}: {self._why_fewer()} "
+                f"Try a smaller --output-size, or {instead}."
+            )
+        if total == 0:
+            return (
+                "No whole draw was found that exposes none of its users beyond the limit. Draws of --sampler poisson "
+                "need not be whole; or try a larger --delta."
+            )
+        if not rows:
+            return (
+                f"Chance drew nothing: {total:.3g} tuples were expected. A larger --delta makes for more; drawing "
+                "again until something comes out would expose users more than is promised."
+            )
+        return None
+
+    def _why_fewer(self) -> str:
+        if self.objective == "frequent":
+            return "more draws would make infrequent pairs frequent, or move frequent ones further from their share."
+        return "no further whole draw was found to fit within the limit."
 
     def _certified(self, counts: ClickCounts, solution: Solution) -> Integers:
         """Whole draws, or amounts in units that can be judged exactly, lowered where a solver went too far."""
@@ -333,7 +385,28 @@ def _tuples(clicks: StagedClicks, drawn: Integers, users: Integers, log: SearchL
     return table.sort_by([("user", "ascending"), ("query", "ascending"), ("url", "ascending")])
 
 
-def _advice(most: float) -> str | None:
+def _rates(clicks: StagedClicks, draws: Reals, log: SearchLog) -> pa.Table:
+    """query, url and draws (a whole number, or the expected one) of every pair that may be drawn.
+
+    The promise takes these as public, so they are published: whoever holds the log can check that nobody is exposed
+    beyond the limit. In the order of the texts, which tells nothing; Poisson's are multiples of 2^-32, which floats
+    hold exactly up to two million draws of a pair.
+    """
+    drawn = np.flatnonzero(draws)
+    numbers = log.engine.load(pa.table({"pair": pa.array(clicks.numbers[drawn])}))
+    texts = log.engine.fetch(clicks.pairs.semi_join(numbers, "pair")).sort_by("pair")
+    order = np.argsort(clicks.numbers[drawn])
+    table = pa.table(
+        {
+            "query": texts["query"].combine_chunks().cast(pa.string()),
+            "url": texts["url"].combine_chunks().cast(pa.string()),
+            "draws": pa.array(draws[drawn][order], pa.float64()),
+        }
+    )
+    return table.sort_by([("query", "ascending"), ("url", "ascending")])
+
+
+def _too_little(most: float) -> str | None:
     if most >= 1:
         return None
     return (

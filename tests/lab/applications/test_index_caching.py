@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from hypothesis import given
+from hypothesis import example, given
 from hypothesis import strategies as st
 from tiny_logs import tiny_test, tiny_view
 
@@ -20,8 +20,38 @@ def test_filling_agrees_with_a_loop(lists: list[tuple[int, int]], room: int) -> 
     assert fill(scores, sizes, room).tolist() == expected
 
 
+@example([(50, 9, 1_000), (40, 9, 1_000), (1, 0, 1), (1, 0, 1), (1, 0, 1)], 2, 4)  # the log has 90 hits, not 43
+@given(
+    st.lists(st.tuples(st.integers(0, 50), st.integers(0, 50), st.integers(1, 1_000)), min_size=1),
+    st.integers(1, 10),
+    st.integers(0, 60),
+)
+def test_no_release_beats_the_log_by_more_than_the_first_list_that_did_not_fit(
+    keywords: list[tuple[int, int, int]], longest: int, room: int
+) -> None:
+    """Asked what the log itself asks. The first list that does not fit is found by a loop of our own."""
+    original, release, documents = np.array(keywords).T
+    caching = IndexCaching(memory=room, bytes_per_posting=1, longest_list=longest)
+    ours, theirs = (original[caching.choose(counts, documents)[0]].sum() for counts in (original, release))
+    left, not_fitting = room, 0
+    lengths = np.minimum(documents, longest).tolist()
+    for i in sorted(range(len(keywords)), key=lambda i: -original[i] / lengths[i]):
+        if lengths[i] > left:
+            not_fitting = original[i]
+            break
+        left -= lengths[i]
+    assert theirs <= ours + not_fitting
+
+
+def test_a_long_list_costs_no_more_than_what_is_held_of_it(duckdb_engine: Engine) -> None:
+    """a is in 1,000 documents, of which 10 are held: for them it answers more than b does for its 10."""
+    view = tiny_view(duckdb_engine, keyword=[("a", 90), ("b", 10)])
+    caching = IndexCaching(memory=10, bytes_per_posting=1, longest_list=10, documents={"a": 1_000, "b": 10})
+    assert caching.run(view, tiny_test(view))["hit probability"] == pytest.approx(0.9)
+
+
 def test_hit_probability_in_closed_form(duckdb_engine: Engine) -> None:
-    """Room for ten postings: b (score 4, 2 postings), then c (score 2, 5) fit; a (score 1, 10 cut to 8) does not."""
+    """Room for ten postings: b (score 4, 2 postings), then c (score 2, 5) fit; a (score 10/8, 10 cut to 8) does not."""
     view = tiny_view(duckdb_engine, keyword=[("a", 10), ("b", 8), ("c", 10), ("not indexed", 99), ("no documents", 5)])
     workload = tiny_view(duckdb_engine, keyword=[("a", 5), ("b", 3), ("c", 1), ("d", 1)])
     documents = {"a": 10, "b": 2, "c": 5, "no documents": 0}

@@ -100,6 +100,18 @@ def test_scores_in_closed_form(duckdb_engine: Engine) -> None:
     )
 
 
+def test_rare_queries_of_the_same_click_crowd_out_what_comes_later(duckdb_engine: Engine) -> None:
+    """Why the original need not be the ceiling (docs/evaluate.md): misspellings, each clicked once, fill the top."""
+    rare = [f"gogle {i}" for i in range(6)]
+    clicks = [("google", "google.com", 900), *((query, "google.com", 1) for query in rare)]
+    follows = [("google", "maps", 60), ("google", "news", 40)]
+    log = tiny_view(duckdb_engine, click=clicks, transition=follows)
+    without_clicks = tiny_view(duckdb_engine, transition=follows)
+    assert QuerySuggestion().suggest(log, ["google"])["google"] == rare[:5]
+    assert QuerySuggestion().suggest(without_clicks, ["google"])["google"] == ["maps", "news"]
+    assert QuerySuggestion(click_weight=0.0).suggest(log, ["google"]) == {"google": ["maps", "news"]}
+
+
 def test_clicks_alone_need_no_transitions(duckdb_engine: Engine) -> None:
     view = tiny_view(duckdb_engine, click=[("a", "u", 1), ("b", "u", 1), ("b", "v", 1), ("c", "u", 1), ("d", "w", 1)])
     assert ClickSuggestion().suggest(view, ["a", "d"]) == {"a": ["c", "b"]}

@@ -1,5 +1,6 @@
 """The top of the original, beside the release; the measures of it, with values worked out by hand."""
 
+from itertools import pairwise
 from math import log
 
 import numpy as np
@@ -7,15 +8,18 @@ import pytest
 import scipy.stats
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from tiny import views_of_queries
+from tiny import release_of_counts, views_of_queries
 
 from searchveil.engine import Engine
 from searchveil.errors import InputError
 from searchveil.lab.measures import MEASURES, measure_named
-from searchveil.lab.measures.compare import Top, top_items
+from searchveil.lab.measures.compare import Joint, Top, top_items
 from searchveil.lab.measures.coverage import Coverage
+from searchveil.lab.measures.jensen_shannon import JensenShannon
+from searchveil.lab.measures.jensen_shannon import divergence as jensen_shannon
 from searchveil.lab.measures.kl import KL, divergence
 from searchveil.lab.measures.l1 import L1, average_l1
+from searchveil.lab.view import View
 
 ORIGINAL = {"a": 8, "b": 4, "c": 2, "d": 2}  # of 16
 RELEASE = {"a": 6, "c": 1, "of a pool": 3}  # of 10
@@ -24,7 +28,7 @@ RELEASE = {"a": 6, "c": 1, "of a pool": 3}  # of 10
 def test_every_registered_measure_is_there() -> None:
     for name in MEASURES:
         assert isinstance(measure_named(name)().needs, tuple), name
-    with pytest.raises(InputError, match="no measure 'beauty'; there are coverage, l1"):
+    with pytest.raises(InputError, match="no measure 'beauty'; there are jensen-shannon, coverage, l1"):
         measure_named("beauty")
 
 
@@ -109,6 +113,63 @@ def test_a_faithful_release_of_any_scale_is_at_no_distance(original: list[int], 
     top = _top(original, scaled, sum(original), sum(scaled))
     assert average_l1(top) == pytest.approx(0, abs=1e-12)
     assert divergence(top) == pytest.approx(0, abs=1e-9)
+
+
+# --- Jensen-Shannon ---------------------------------------------------------------------------------------------------
+
+
+def test_jensen_shannon_by_hand(duckdb_engine: Engine) -> None:
+    """Of a, b, c, d and what is of a pool alone."""
+    p, q = np.array([8, 4, 2, 2, 0]) / 16, np.array([6, 0, 1, 0, 3]) / 10
+    mean = (p + q) / 2
+    by_hand = (scipy.stats.entropy(p, mean, base=2) + scipy.stats.entropy(q, mean, base=2)) / 2
+    figures = JensenShannon().measure(*views_of_queries(duckdb_engine, ORIGINAL, RELEASE))
+    assert figures["query"] == pytest.approx(by_hand)
+
+
+def test_what_has_nothing_in_common_is_one_bit_apart(duckdb_engine: Engine) -> None:
+    for release in ({"other": 5}, {}, {"a": -3}):
+        figures = JensenShannon().measure(*views_of_queries(duckdb_engine, ORIGINAL, release))
+        assert figures["query"] == 1, release
+    assert JensenShannon().measure(*views_of_queries(duckdb_engine, {}, {"a": 1})) == {}
+
+
+@settings(deadline=None)
+@given(st.lists(st.integers(1, 10**6), min_size=2, max_size=60), st.integers(1, 1000))
+def test_jensen_shannon_prefers_a_release_that_tells_more(original: list[int], factor: int) -> None:
+    """The top 1, 2, … of the log with its own frequencies: ever nearer, and all of it is at no distance."""
+    original.sort(reverse=True)
+    distances = [
+        jensen_shannon(_joint(original, [factor * count if i < kept else 0 for i, count in enumerate(original)]))
+        for kept in range(len(original) + 1)
+    ]
+    assert distances[0] == 1
+    assert distances[-1] == pytest.approx(0, abs=1e-9)
+    assert all(after < before + 1e-12 for before, after in pairwise(distances))
+
+
+def test_where_kl_prefers_three_queries_jensen_shannon_prefers_most(duckdb_engine: Engine) -> None:
+    """A log of 1,000 queries; a release of three of small counts, and one of 240 with large ones."""
+    original = {f"q{i}": 60_000 // i for i in range(1, 1_001)}
+    tiny = {f"q{i}": 6 // i for i in range(1, 4)}
+    large = {f"q{i}": 60_000 // i for i in range(1, 301) if i % 5}
+    kl, js = {}, {}
+    for name, release in (("tiny", tiny), ("large", large)):
+        views = views_of_counts(duckdb_engine, original, release)
+        kl[name], js[name] = KL().measure(*views)["query@500"], JensenShannon().measure(*views)["query"]
+    assert kl["tiny"] < kl["large"]
+    assert js["tiny"] > js["large"]
+
+
+def views_of_counts(engine: Engine, original: dict[str, int], release: dict[str, int]) -> tuple[View, View]:
+    """Without a log of as many rows."""
+    tables = [release_of_counts(["query"], {(query,): n for query, n in held.items()}) for held in (original, release)]
+    return View.of_release(tables[0], engine), View.of_release(tables[1], engine)
+
+
+def _joint(original: list[int], release: list[int]) -> Joint:
+    before, after = np.array(original, dtype=np.float64), np.array(release, dtype=np.float64)
+    return Joint(before, after, after > 0, np.ones(len(before)))
 
 
 def _top(original: list[int], release: list[int], original_total: int, release_total: int) -> Top:

@@ -17,7 +17,13 @@ from searchveil.lab.view import View
 
 @dataclass(frozen=True)
 class IndexCaching:
-    """Fill the memory with the lists of highest frequency/documents; hits are counted over the test log's keywords.
+    """Fill the memory with the lists of highest frequency/length; hits are counted over the test log's keywords.
+
+    The length is that of the list as it is held in memory, cut at `longest_list`: what a list costs is what it is
+    weighed against. (The paper divides by the uncut number of documents. Then the best lists of all, the long ones
+    of frequent keywords, come last, and a release that knows only frequent keywords beats the log itself.) By the
+    usual bound of the greedy fill no other choice has more hits on the log that the frequencies are of than this one,
+    but for the first list that did not fit.
 
     How many documents contain a keyword is a fact about the search engine's index, not about the log. Give it as
     `documents`; without it the different queries of the original log stand for documents, their share scaled to
@@ -36,9 +42,7 @@ class IndexCaching:
         documents = self._documents(test.original)
         keywords = view.tables["keyword"].join(documents, "keyword").select("keyword", "count", "documents")
         found = view.engine.fetch(keywords.order_by("keyword"))
-        frequency, containing = found["count"].to_numpy(), found["documents"].to_numpy()
-        postings = np.minimum(containing, self.longest_list)
-        kept = fill(frequency / containing, postings, self.memory // self.bytes_per_posting)
+        kept, postings = self.choose(found["count"].to_numpy(), found["documents"].to_numpy())
 
         cached = view.engine.load(found.filter(pa.array(kept)).select(["keyword"]))
         workload = test.workload.tables["keyword"]
@@ -49,6 +53,11 @@ class IndexCaching:
             "cached lists": float(kept.sum()),
             "memory used": float(postings[kept].sum() * self.bytes_per_posting / self.memory),
         }
+
+    def choose(self, frequency: Ints, documents: Ints) -> tuple[npt.NDArray[np.bool_], Ints]:
+        """Which lists are kept, and how many postings of each are held if it is."""
+        postings = np.minimum(documents, self.longest_list)
+        return fill(frequency / postings, postings, self.memory // self.bytes_per_posting), postings
 
     def _documents(self, original: View) -> ir.Table:
         if self.documents is not None:

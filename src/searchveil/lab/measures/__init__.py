@@ -10,6 +10,7 @@ if TYPE_CHECKING:
 
 
 MEASURES = {
+    "jensen-shannon": "searchveil.lab.measures.jensen_shannon:JensenShannon",
     "coverage": "searchveil.lab.measures.coverage:Coverage",
     "l1": "searchveil.lab.measures.l1:L1",
     "kl": "searchveil.lab.measures.kl:KL",

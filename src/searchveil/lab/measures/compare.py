@@ -62,8 +62,9 @@ def at_ranks(
     return figures
 
 
-# Several measures look at the same top: it is asked for once, and forgotten with the views.
+# Several measures look at the same top, or at all items: they are asked for once, and forgotten with the views.
 _tops: WeakKeyDictionary[View, WeakKeyDictionary[View, dict[tuple[str, int], Top]]] = WeakKeyDictionary()
+_joints: "WeakKeyDictionary[View, WeakKeyDictionary[View, dict[str, Joint]]]" = WeakKeyDictionary()
 
 
 def top_items(original: View, release: View, table: str, most: int) -> Top:
@@ -129,6 +130,15 @@ class Joint:
     @property
     def release_shares(self) -> Counts:
         return _shares(self.release, self.release_total)
+
+
+def joint_of(original: View, release: View, table: str) -> Joint:
+    """All items of two views' tables of that name."""
+    kept = _joints.setdefault(original, WeakKeyDictionary()).setdefault(release, {})
+    if table not in kept:
+        counts = original.tables[table], release.tables[table]
+        kept[table] = joint_counts(original.engine, *counts, KEYS[table])
+    return kept[table]
 
 
 def joint_counts(engine: Engine, original: ir.Table, release: ir.Table, keys: Sequence[str]) -> Joint:

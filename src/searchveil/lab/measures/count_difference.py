@@ -10,8 +10,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from searchveil.lab.measures.compare import in_both, joint_counts
-from searchveil.lab.view import KEYS, View
+from searchveil.lab.measures.compare import in_both, joint_of
+from searchveil.lab.view import View
 
 
 @dataclass(frozen=True)
@@ -21,7 +21,7 @@ class CountDifference:
     def measure(self, original: View, release: View) -> dict[str, float]:
         figures: dict[str, float] = {}
         for table in in_both(original, release):
-            joint = joint_counts(original.engine, original.tables[table], release.tables[table], KEYS[table])
+            joint = joint_of(original, release, table)
             counted = joint.of_original
             if not len(counted.items):
                 continue

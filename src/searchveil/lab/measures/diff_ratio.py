@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from searchveil.lab.measures.compare import Joint, joint_counts
-from searchveil.lab.measures.shared_clicks import shared_clicks
+from searchveil.lab.measures.shared_clicks import joint_of_shared, shared_clicks
 from searchveil.lab.view import KEYS, View
 
 
@@ -26,7 +26,7 @@ class DiffRatio:
 
     def measure(self, original: View, release: View) -> dict[str, float]:
         engine, shared = original.engine, original.engine.stage(shared_clicks(original))
-        joint = joint_counts(engine, shared, release.tables["click"], KEYS["click"])
+        joint = joint_of_shared(original, shared, release.tables["click"])
         figures = self._figures("pairs", joint, joint.original > 0)
         figures |= self._figures("published", joint, (joint.original > 0) & joint.published)
         if release.has("history"):

@@ -1,8 +1,8 @@
 """Frequent pairs of query and url (Hong et al. 2012): which of them stay frequent, and how far their supports move.
 
-The support of a pair is its share of all clicks; a pair is frequent from a support s on. Precision is the share of the
-release's frequent pairs that the original has as frequent ones, recall the share of the original's that the release
-has; `distance` sums what the supports of the original's frequent pairs differ by.
+The support of a pair is its share of all clicks on pairs of two users or more; a pair is frequent from a support s on.
+Precision is the share of the release's frequent pairs that the original has as frequent ones, recall the share of the
+original's that the release has; `distance` sums what the supports of the original's frequent pairs differ by.
 """
 
 from dataclasses import dataclass
@@ -10,9 +10,8 @@ from typing import ClassVar
 
 import numpy as np
 
-from searchveil.lab.measures.compare import joint_counts
-from searchveil.lab.measures.shared_clicks import shared_clicks
-from searchveil.lab.view import KEYS, View
+from searchveil.lab.measures.shared_clicks import joint_of_shared, shared_clicks
+from searchveil.lab.view import View
 
 
 @dataclass(frozen=True)
@@ -24,8 +23,8 @@ class FrequentPairs:
     one_in: tuple[int, ...] = (1000, 750, 500, 250, 100)
 
     def measure(self, original: View, release: View) -> dict[str, float]:
-        pairs = shared_clicks(original)
-        joint = joint_counts(original.engine, pairs, release.tables["click"], KEYS["click"])
+        shared = original.engine.stage(shared_clicks(original))
+        joint = joint_of_shared(original, shared, release.tables["click"])
         before, after = joint.original_shares, joint.release_shares
         figures: dict[str, float] = {}
         for one_in in self.one_in:

@@ -1,4 +1,8 @@
-"""KL divergence of the release from the original, over the original's j most frequent items, in nats.
+"""KL divergence as Götz et al. 2011 have it: of the original's j most frequent items alone, in nats.
+
+The paper's own measure, kept for comparison with it; the headline is the Jensen-Shannon divergence. KL prefers tiny
+releases: what is missing stands for half an occurrence (below), which is much beside the small counts of a tiny release
+and little beside the large ones of a good one, so three queries may score better than nine hundred.
 
 Both are taken as distributions over these j items. One that the release lacks would make the divergence infinite and
 say no more than the coverage does: it stands for half an occurrence, which costs, but within reason. A release whose

@@ -1,4 +1,7 @@
-"""Average L1: by how much the relative frequencies of the original's j most frequent items differ, on average.
+"""Average L1 (Götz et al. 2011): by how much relative frequencies of the original's top j differ, on average.
+
+The paper's own. A release without any of the top j is at a distance of their mean frequency, which may be less than
+that of one with most of them and larger shares for each: read it beside the coverage.
 
 A release that counts nothing has no frequencies, and no distance: one of all zeros would flatter it.
 """

@@ -91,7 +91,8 @@ class Description:
 DRAWN = (
     "A count says how often a pair was drawn for a user, not how often the user clicked it. Pairs were drawn as often "
     "as suits the objective within the limit, so their relative frequencies are not those of the log unless the "
-    "objective keeps them."
+    "objective keeps them. The table rates has the number of draws of every pair that could be drawn: whole, or the "
+    "expected number of a Poisson count. Whoever holds the log can check the promise by it."
 )
 SELECTION_IN_GENERAL = (
     "Where noise was added to a count, it is part of the published number. Where items were selected by a noisy count "
