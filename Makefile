@@ -44,7 +44,9 @@ test: $(VENV)/.test-tools java browser lint
 	$(BIN)/pytest -n 2 --dist loadfile
 
 bench: $(VENV)/.test-tools
-	$(BIN)/python benchmarks/release.py
+	$(BIN)/python benchmarks/release.py --items query,pair,keyword
+	$(BIN)/python benchmarks/release.py --items query,pair,keyword --format aol
+	$(BIN)/python benchmarks/evaluate.py
 	$(BIN)/python benchmarks/noise.py
 	$(BIN)/python benchmarks/safelog.py
 	$(BIN)/python benchmarks/sampling.py

@@ -16,6 +16,7 @@ DATA = Path(__file__).parent / "data"
 class Run:
     seconds: float  # of the work, imports and interpreter apart
     process_seconds: float  # of everything
+    cpu_seconds: float  # of the work, on all cores
     peak_mb: float
     result: Any
 
@@ -28,17 +29,18 @@ def alone(script: Path, *arguments: str, python: str = sys.executable) -> Run:
     if done.returncode:
         raise RuntimeError(f"{script.name} {' '.join(arguments)} failed:\n{done.stderr[-2000:]}")
     said = json.loads(done.stdout.strip().splitlines()[-1])
-    return Run(said["seconds"], elapsed, said["peak_mb"], said["result"])
+    return Run(said["seconds"], elapsed, said["cpu_seconds"], said["peak_mb"], said["result"])
 
 
 def report(work: Callable[[], Any]) -> None:
     """Do the work in this process and tell the one that started it."""
-    start = time.perf_counter()
+    start, cpu_start = time.perf_counter(), time.process_time()
     result = work()
-    seconds = time.perf_counter() - start
+    seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu_start
     status = Path("/proc/self/status").read_text()
     peak_kb = next(int(line.split()[1]) for line in status.splitlines() if line.startswith("VmHWM"))
-    print(json.dumps({"seconds": seconds, "peak_mb": peak_kb / 1024, "result": result}))
+    said = {"seconds": seconds, "cpu_seconds": cpu_seconds, "peak_mb": peak_kb / 1024, "result": result}
+    print(json.dumps(said))
 
 
 def demo_log(users: int, suffix: str = ".parquet") -> Path:
@@ -51,3 +53,22 @@ def demo_log(users: int, suffix: str = ".parquet") -> Path:
         print(f"making {path.name}", file=sys.stderr, flush=True)
         write_demo(path, users=users, seed=1)
     return path
+
+
+def aol_files(users: int, files: int = 10) -> Path:
+    """The same log as the AOL log is distributed: gzipped text, a part of the users in each file. A glob of them."""
+    import duckdb
+
+    log, folder = demo_log(users), DATA / f"aol-{users}"
+    if not folder.exists():
+        print(f"making {folder.name}", file=sys.stderr, flush=True)
+        partial = folder.with_suffix(".partial")
+        partial.mkdir(exist_ok=True)
+        columns = 'user as "AnonID", query as "Query", time as "QueryTime", rank as "ItemRank", url as "ClickURL"'
+        layout = "format csv, delimiter '\t', header, quote '', escape '', timestampformat '%Y-%m-%d %H:%M:%S'"
+        for i in range(files):
+            rows = f"select {columns} from '{log}' as log where log.user * {files} // {users + 1} = {i}"
+            out = partial / f"user-ct-test-collection-{i + 1:02}.txt.gz"
+            duckdb.execute(f"copy ({rows}) to '{out}' ({layout}, compression gzip)")
+        partial.rename(folder)
+    return folder / "*.txt.gz"

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 import numpy as np
 from scipy import sparse
 
-from searchveil.lab.applications.graph import Matrix, chances_of, walk_ends
+from searchveil.lab.applications.graph import Matrix, Step, chances_of, walk_ends
 from searchveil.lab.applications.ranking import Floats, Ints, best_first
 
 EDGES_PER_NODE = 4
@@ -28,11 +28,12 @@ def click_graph(nodes: int, seed: int = 1) -> tuple[Matrix, int]:
     return sparse.block_array([[None, clicks], [clicks.T, None]], format="csr"), queries
 
 
-def one_by_one(step: Matrix, starts: Ints, steps: int, first_end: int) -> Iterator[tuple[Floats, Ints]]:
+def one_by_one(step: Step, starts: Ints, steps: int, first_end: int) -> Iterator[tuple[Floats, Ints]]:
     """A full vector for each walk, multiplied by the matrix at each step."""
-    back = sparse.csr_array(step.T)
+    leaving, staying = sparse.diags_array(step.leaving), sparse.diags_array(step.staying)
+    back = sparse.csr_array((leaving @ step.links + staying).T)
     for start in starts:
-        here = np.zeros(step.shape[0])
+        here = np.zeros(step.links.shape[0])
         here[start] = 1
         for _ in range(steps):
             here = back @ here
@@ -55,7 +56,7 @@ def main() -> None:
     step = chances_of(weights, 0.1)
     print(f"{given.nodes:,} nodes, {weights.nnz // 2:,} links; chances in {time.perf_counter() - start:.2f} s")
     starts = np.random.default_rng(2).integers(0, queries, given.walks)
-    starts = starts[np.diff(step.indptr)[starts] > 1]  # queries with a click
+    starts = starts[np.diff(step.links.indptr)[starts] > 0]  # queries with a click
 
     start = time.perf_counter()
     in_blocks = ranked(walk_ends(step, starts, given.steps, first_end=queries))

@@ -6,10 +6,12 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from commandline import PLENTY, Outcome, assert_refused, demo_log, everything_in, run, succeed
+from commandline import PLENTY, Outcome, assert_refused, crowd_log, demo_log, everything_in, run, succeed
 
-from searchveil.cli import main
+from searchveil.cli import answer
 from searchveil.lab.applications import APPLICATIONS
 from searchveil.lab.measures import MEASURES
 
@@ -39,7 +41,7 @@ def searchveil(
     def refused(*arguments: str) -> Outcome:
         monkeypatch.setattr(sys, "argv", ["searchveil", *arguments])
         with pytest.raises(SystemExit) as stop:
-            main()
+            answer()
         said = capsys.readouterr()
         return Outcome(int(str(stop.value.code)), said.out, said.err)
 
@@ -69,7 +71,7 @@ def test_a_table_and_a_page(place: Path) -> None:
 
 def test_json_of_everything(place: Path) -> None:
     record = succeed(place, "evaluate", "release/", "--against", "log.tsv", "--json").json
-    assert set(record) == {"applications", "measures", "skipped", "in_sample", "warning", "report"}
+    assert set(record) == {"applications", "measures", "skipped", "in_sample", "warning", "doubt", "report"}
     assert {*record["applications"], *record["measures"], *record["skipped"]} == {*APPLICATIONS, *MEASURES}
     assert {"ad-hoc-search", "site-clustering"} <= set(record["applications"])
     for scores in record["applications"].values():
@@ -142,6 +144,43 @@ def test_a_damaged_folder_is_one_line(place: Path, searchveil: Callable[..., Out
     assert_refused(outcome, "guarantee.json does not say what was published and promised", "searchveil release")
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ("evaluate", "release", "--against", "log.tsv"),
+        ("export", "release", "--out", "graph"),
+        ("pool", "--release", "release", "--out", "pool.parquet"),
+        ("attack", "re-identification", "log.tsv", "--release", "release"),
+    ],
+    ids=lambda asked: asked[0],
+)
+def test_a_data_file_that_was_exchanged_is_refused_by_all(
+    place: Path, asked: tuple[str, ...], searchveil: Callable[..., Outcome]
+) -> None:
+    """A table that reads well, with one more row: only the SHA-256 in guarantee.json tells."""
+    data = place / "release" / "data.parquet"
+    table = pq.read_table(data)
+    pq.write_table(pa.concat_tables([table, table.slice(0, 1)]), data)
+    before = everything_in(place)
+    assert_refused(searchveil(*asked), "data.parquet is not the file that was released", "SHA-256")
+    assert everything_in(place) == before
+
+
+def test_another_log_is_doubted_aloud(tmp_path: Path) -> None:
+    log, other = crowd_log(tmp_path), tmp_path / "other.csv"
+    succeed(tmp_path, "release", log, *PLENTY, "--out", "release")
+    other.write_text(log.read_text().replace("00000003", "something else"))
+    asked = ("evaluate", "release", "--applications", "none", "--json", "--against")
+    outcome = run(tmp_path, *asked, other)
+    assert outcome.code == 0
+    (said,) = outcome.said
+    assert "1 of 5 published queries are not in the log: the release was made of another log" in said
+    assert "00000003" not in said
+    assert outcome.json["warning"].startswith(outcome.json["doubt"])
+    assert "made of another log" in (tmp_path / "release-report.html").read_text()
+    assert succeed(tmp_path, *asked, log).json["doubt"] is None
+
+
 @pytest.mark.parametrize("tool", ["altair", "vl_convert", "ir_measures", "markdown_it"])
 def test_without_the_lab_the_command_to_type_is_told(
     searchveil: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch, tool: str
@@ -158,4 +197,4 @@ def test_a_log_without_clicks_and_no_application(place: Path) -> None:
     outcome = succeed(place, "evaluate", "release", *chosen).json
     assert outcome["applications"] == {}
     assert outcome["skipped"]["frequent-pairs"] == "the log has no clicks"
-    assert outcome["measures"]["coverage"].keys() >= {"query@1"}
+    assert outcome["skipped"]["coverage"] == "the log and the release share nothing that it could compare"

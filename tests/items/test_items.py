@@ -1,15 +1,23 @@
 """Each kind of item reads the right (user, item) rows off a log, on every engine."""
 
-from collections.abc import Sequence
+import re
+from collections import Counter
+from collections.abc import Callable, Sequence
 from datetime import datetime, timedelta
+from itertools import pairwise
+from typing import Any
 
 import pyarrow as pa
 import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
 
-from searchveil.engine import Engine
+from searchveil.engine import Engine, open_engine
+from searchveil.engine.histogram import keep_some
 from searchveil.errors import InputError
 from searchveil.items import CLICK, ITEMS, KEYWORD, PAIR, QUERY, URL, Item, item_named
-from searchveil.log import SearchLog
+from searchveil.log import SearchLog, normalize
+from searchveil.log.normalize import AS_TYPED, USUAL, Normalization
 
 NOON = datetime(2024, 5, 1, 12)
 ROWS: list[tuple[str, str, float, str | None]] = [
@@ -102,3 +110,68 @@ def test_a_log_needs_users_and_queries(duckdb_engine: Engine) -> None:
 def test_a_log_knows_its_size(engine: Engine) -> None:
     log = log_of(engine)
     assert (log.users, log.rows) == (2, len(ROWS))
+
+
+def typed(rows: Sequence[tuple[str, str, float]], engine: Engine, normalization: Normalization = USUAL) -> SearchLog:
+    """A log of (user, query, minutes after noon)."""
+    columns: dict[str, pa.Array[Any]] = {
+        "user": pa.array([user for user, _, _ in rows], pa.string()),
+        "query": pa.array([query for _, query, _ in rows], pa.string()),
+        "time": pa.array([NOON + timedelta(minutes=minute) for _, _, minute in rows], pa.timestamp("us")),
+    }
+    return SearchLog(engine.load(pa.table(columns)), engine, normalization)
+
+
+SEARCHES = st.tuples(
+    st.sampled_from(["u1", "u2"]),
+    st.sampled_from(["a", "A", "b", "c d", " c  d", " ", "\u3000", "é", "!"]),
+    st.sampled_from([0, 0, 1, 30, 31, 61, 62, 90]),
+)
+
+
+@settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(SEARCHES, max_size=12))
+def test_pairs_are_those_of_sessions_worked_out_by_hand(
+    duckdb_engine: Engine, rows: list[tuple[str, str, float]]
+) -> None:
+    """Rows of the same moment stand in the order of their queries; one of nothing keeps no session together."""
+    expected: list[tuple[str, str, str]] = []
+    for user in ("u1", "u2"):
+        searches = {(minute, USUAL.apply_to_text(query)) for who, query, minute in rows if who == user}
+        for (before, query), (after, following) in pairwise(sorted(search for search in searches if search[1])):
+            if after - before <= 30 and query != following:
+                expected.append((user, query, following))
+    found = duckdb_engine.fetch(PAIR.rows(typed(rows, duckdb_engine))).to_pylist()
+    assert sorted((row["user"], row["query"], row["next"]) for row in found) == sorted(expected)
+
+
+@pytest.mark.parametrize("normalization", [USUAL, AS_TYPED, Normalization(punctuation=True)], ids=str)
+def test_keywords_are_what_stands_between_white_space(engine: Engine, normalization: Normalization) -> None:
+    queries = ["one", " two  three ", "four\tfive", "six\u3000seven", "eight, nine", "!", " ", ""]
+    expected = {word for query in queries for word in re.split(r"[ \t]+", normalization.apply_to_text(query)) if word}
+    log = typed([("u", query, 0) for query in queries], engine, normalization)
+    assert {row["keyword"] for row in engine.fetch(KEYWORD.of(log)).to_pylist()} == expected
+
+
+@pytest.mark.parametrize("item", [KEYWORD, PAIR], ids=str)
+def test_no_text_is_normalised_again_for_the_second_pass(item: Item, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Choosing a user's items reads them twice; what they are made of would cost more than the whole release."""
+    seen: Counter[str] = Counter()
+
+    def counting(*options: bool) -> Callable[[str], str]:
+        def normal_form(text: str) -> str:
+            seen[text] += 1
+            return text.lower()
+
+        return normal_form
+
+    normalize._in_engine.cache_clear()
+    monkeypatch.setattr(normalize, "_normalizer", counting)
+    engine = open_engine()
+    try:
+        log = typed([("u", "Café One", 0), ("u", "Café Two", 1), ("u", "Café Three", 2)], engine)
+        engine.fetch(keep_some(item.rows(log), item.columns, 5, 1, engine))
+    finally:
+        engine.close()
+        normalize._in_engine.cache_clear()
+    assert seen == {"Café One": 1, "Café Two": 1, "Café Three": 1}

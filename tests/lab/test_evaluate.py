@@ -12,8 +12,10 @@ from keyed import keyed
 
 from searchveil.engine import Engine, open_engine
 from searchveil.errors import InputError
+from searchveil.items import ITEMS, Item
 from searchveil.lab.applications import APPLICATIONS
 from searchveil.lab.evaluate import POINTS, _spread, evaluate
+from searchveil.lab.folder import released_counts
 from searchveil.lab.measures import MEASURES, measure_named
 from searchveil.lab.split import split
 from searchveil.lab.view import View
@@ -22,19 +24,22 @@ from searchveil.log.demo import write_demo
 from searchveil.log.read import read_log
 from searchveil.privacy.guarantee import Guarantee
 from searchveil.publish import METHODS
+from searchveil.publish.k_anonymity import searches_in_sessions
 from searchveil.publish.k_keyword import KKeyword
 from searchveil.publish.k_query import KQuery
-from searchveil.publish.k_session import KSession
+from searchveil.publish.k_session import KSession, session_keywords
 from searchveil.publish.korolova import Korolova
-from searchveil.publish.mechanism import Mechanism, Plan, Release
+from searchveil.publish.mechanism import Counted, Mechanism, Plan, Release
 from searchveil.publish.safelog_click import SafeLogClick
 from searchveil.publish.safelog_session import SafeLogSession
 from searchveil.publish.sampling import Sampling
+from searchveil.publish.weighted import Weighted
 from searchveil.publish.zealous import Zealous
 
 EPSILON, DELTA = 200.0, 0.01  # no protection, but something of everything is published from a small log
 CANDIDATES = pa.table({"query": ["google", "google"], "url": ["www.google.com", "nobody.example"]})
 MECHANISMS: dict[str, tuple[Mechanism, set[str]]] = {  # and the kinds of items that are measured
+    "weighted": (Weighted(EPSILON, DELTA), {"query", "keyword"}),
     "zealous, keywords": (Zealous(EPSILON, DELTA, item="keyword"), {"keyword"}),
     "zealous, queries": (Zealous(EPSILON, DELTA, item="query"), {"query", "keyword"}),
     "zealous, pairs": (Zealous(EPSILON, DELTA, item="pair"), {"transition", "query", "keyword"}),
@@ -88,6 +93,7 @@ def test_every_method(log: SearchLog, name: str) -> None:
         assert set(scores) == {"original", "release"}
         assert all(isfinite(value) for side in scores.values() for value in side.values())
     assert record["in_sample"] is True
+    assert record["doubt"] is None, "all that it published is in the log"
     assert "not covered by the guarantee" in record["warning"]
 
     charts = record["charts"]
@@ -103,11 +109,7 @@ def test_the_log_itself_as_a_release_loses_nothing(log: SearchLog) -> None:
     """A release that holds every query with its count: what any measure calls perfect."""
     queries = log.engine.fetch(View.of_log(log).tables["query"])
     result = evaluate(by_hand(queries), log, applications=["index-caching"])
-    assert set(result.measures["coverage"].values()) == {1.0}
-    assert max(result.measures["l1"].values()) == 0
-    assert max(result.measures["kl"].values()) < 1e-9
-    assert result.measures["count-difference"]["query.relative"] == pytest.approx(0, abs=1e-9)
-    assert result.measures["diversity"]["query.share"] == 1
+    perfect(result.measures)
     scores = result.applications["index-caching"]
     assert scores["release"] == scores["original"]
     charts = result.charts
@@ -116,9 +118,82 @@ def test_the_log_itself_as_a_release_loses_nothing(log: SearchLog) -> None:
     assert all(before == after for before, after in charts["frequency"])
 
 
-def by_hand(table: pa.Table, item: str = "query") -> Release:
+def perfect(measures: Mapping[str, Mapping[str, float]]) -> None:
+    """Every measure says what its documentation promises of a perfect release."""
+    assert set(measures["coverage"].values()) == {1.0}
+    for name in ("jensen-shannon", "l1", "kl", "count-difference"):
+        assert max(measures[name].values()) == pytest.approx(0, abs=1e-9), name
+    for name, value in measures["count-distribution"].items():
+        if name.endswith("_release"):
+            assert value == measures["count-distribution"][name.replace("_release", "_original")]
+        elif name.endswith("_expected"):
+            assert value == measures["count-distribution"][name.replace("_expected", "_original")]
+    for name, value in measures["diversity"].items():
+        assert value == 1 or name.endswith(".kept"), name
+    for name, value in measures.get("frequent-pairs", {}).items():
+        assert value == pytest.approx(0 if name.startswith("distance") else 1, abs=1e-9), name
+    for name, value in measures.get("diff-ratio", {}).items():
+        assert value == pytest.approx(0 if name.endswith("mean") else 1, abs=1e-9), name
+
+
+@pytest.mark.parametrize("item", ITEMS.values(), ids=str)
+def test_the_users_of_all_items_are_a_perfect_release_of_users(log: SearchLog, item: Item) -> None:
+    """The log counts searches, such a release users: held against searches, not even all users would do."""
+    held = item.of(log)
+    counts = log.engine.fetch(held.group_by(list(item.columns)).agg(count=held.count()))
+    perfect(evaluate(by_hand(counts, item.name, counts="users"), log, applications=[]).measures)
+
+
+def test_all_sessions_are_a_perfect_release_of_sessions(log: SearchLog) -> None:
+    held = session_keywords(searches_in_sessions(log, "key"))
+    sets = log.engine.fetch(held.group_by("session").agg(keywords=held["keyword"].collect().join(" ")))
+    perfect(evaluate(by_hand(sets, "session", counts="sessions"), log, applications=[]).measures)
+
+
+def test_a_user_who_comes_back_is_one_user(duckdb_engine: Engine) -> None:
+    """As in MSNBC's log, where most visits are repeats: one of two users reads the news 98 times, both read tech."""
+    rows = [("a", "news")] * 98 + [("a", "tech"), ("b", "tech")]
+    users, queries = zip(*rows, strict=True)
+    log = SearchLog(duckdb_engine.load(pa.table({"user": list(users), "query": list(queries)})), duckdb_engine)
+    by_users = by_hand(pa.table({"query": ["news", "tech"], "count": [1, 2]}), counts="users")
+    by_visits = by_hand(pa.table({"query": ["news", "tech"], "count": [98, 2]}), counts="occurrences")
+    for exact in (by_users, by_visits):
+        perfect(evaluate(exact, log, applications=[]).measures)
+    visits_as_users = by_hand(by_visits.table, counts="users")
+    assert evaluate(visits_as_users, log, applications=[]).measures["jensen-shannon"]["query"] > 0.1
+
+
+@pytest.mark.parametrize("name", MECHANISMS)
+def test_a_folder_says_what_it_counts(log: SearchLog, name: str, tmp_path: Path) -> None:
+    release = MECHANISMS[name][0].release(log, source=keyed(b"counts"))
+    assert released_counts(release.write(tmp_path / "out")) == release.plan.counts
+    occurrences = {"korolova", "korolova with clicks", "safelog-click", "k-query", "sampling"}
+    expected = "occurrences" if name in occurrences else "sessions" if name == "k-session" else "users"
+    assert release.plan.counts == expected
+
+
+def test_a_folder_that_counts_something_else_is_refused(log: SearchLog, tmp_path: Path) -> None:
+    folder = by_hand(pa.table({"query": ["a"], "count": [2]})).write(tmp_path / "out")
+    record = json.loads((folder / "guarantee.json").read_text())
+    (folder / "guarantee.json").write_text(json.dumps(record | {"counts": "sheep"}))
+    with pytest.raises(InputError, match="counts are of 'sheep'"):
+        evaluate(folder, log, applications=[])
+
+
+def test_the_exponent_of_the_original_does_not_depend_on_the_release(log: SearchLog) -> None:
+    queries = log.engine.fetch(View.of_log(log).tables["query"]).sort_by([("count", "descending")])
+    found = {
+        evaluate(by_hand(queries[:rows]), log, applications=[]).measures["count-distribution"][
+            "query.exponent_original"
+        ]
+        for rows in (3, 30, 300)
+    }
+    assert len(found) == 1
+
+
+def by_hand(table: pa.Table, item: str = "query", counts: Counted = "occurrences") -> Release:
     guarantee = Guarantee.no_differential_privacy(proof="none", caveats=("made by hand",))
-    return Release({"data": table}, Plan("by-hand", item, {}, guarantee))
+    return Release({"data": table}, Plan("by-hand", item, {}, guarantee, counts=counts))
 
 
 def test_charts_of_a_small_log(duckdb_engine: Engine) -> None:
@@ -172,7 +247,7 @@ def test_what_is_missing_is_said(duckdb_engine: Engine) -> None:
     assert result.skipped["retained-users"] == "the release has no users"
     assert result.skipped["frequent-pairs"] == "the log has no clicks"
     assert result.skipped["query-suggestion"].startswith("the ")
-    assert result.charts["item"] == "query"
+    assert result.charts["item"] is None, "its queries are those of clicks, which such a log has not"
 
 
 def test_nothing_in_common(duckdb_engine: Engine) -> None:
@@ -210,9 +285,27 @@ def test_the_steps_are_told(duckdb_engine: Engine) -> None:
     told: list[str] = []
     release = by_hand(pa.table({"query": ["a"], "count": [2]}))
     evaluate(release, small_log(duckdb_engine), applications=[], progress=told.append)
-    assert told[0] == "measuring coverage"
+    assert told[0] == "measuring jensen shannon"
     assert "measuring count difference" in told
     assert not any(step.startswith("trying") for step in told)
+
+
+def memory_limit(engine: Engine) -> str:
+    return str(engine.connection.con.sql("select current_setting('memory_limit')").fetchall()[0][0])
+
+
+@pytest.mark.parametrize(("memory", "during"), [(None, "1.8 GiB"), ("3GiB", "3.0 GiB"), ("1GiB", "1.0 GiB")])
+def test_the_engine_leaves_memory_to_the_click_graph(memory: str | None, during: str) -> None:
+    """Unless the user has said how much it may take. Afterwards all is as before."""
+    engine = open_engine(memory=memory)
+    try:
+        before, seen = memory_limit(engine), []
+        release = by_hand(pa.table({"query": ["a"], "count": [2]}))
+        evaluate(release, small_log(engine), progress=lambda _: seen.append(memory_limit(engine)))
+        assert set(seen) == {during}
+        assert memory_limit(engine) == before
+    finally:
+        engine.close()
 
 
 @pytest.mark.parametrize("last", [0, 1, 499, 500, 501, 100_000])
@@ -227,11 +320,12 @@ def test_points_spread_from_the_first_to_the_last(last: int) -> None:
 @pytest.mark.spark
 def test_spark_says_what_duckdb_says(spark_engine: Engine, duckdb_engine: Engine) -> None:
     """A release of keywords, end to end; the measures of clicks, on a sample, in the test below."""
-    keywords = by_hand(pa.table({"keyword": ["a", "z"], "count": [6, 2]}), "keyword")
+    keywords = by_hand(pa.table({"keyword": ["a", "z"], "count": [6, 2]}), "keyword", counts="users")
     on_spark, on_duckdb = (
         evaluate(keywords, small_log(engine), applications=[]) for engine in (spark_engine, duckdb_engine)
     )
-    assert {"coverage", "l1", "kl", "count-distribution", "count-difference", "diversity"} == set(on_duckdb.measures)
+    kept = {"jensen-shannon", "coverage", "l1", "kl", "count-distribution", "count-difference", "diversity"}
+    assert kept == set(on_duckdb.measures)
     assert_alike(on_spark.measures, on_duckdb.measures)
     assert on_spark.skipped == on_duckdb.skipped
     assert on_spark.charts == on_duckdb.charts

@@ -1,5 +1,6 @@
 """What can be counted of a log and of the release of every method."""
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Mapping, Sequence
@@ -287,6 +288,7 @@ def test_what_is_no_release_folder_is_refused(duckdb_engine: Engine, tmp_path: P
 def test_a_folder_that_was_tampered_with_is_refused(duckdb_engine: Engine, tmp_path: Path) -> None:
     table = pa.table({"session": [["a", "b"]], "count": [3]})
     folder = release_of(data=table).write(tmp_path / "out", format="tsv")
+    record = json.loads((folder / "guarantee.json").read_text())
     for wrong in (
         "session\tcount\nno list\t3\n",
         "session\tcount\n[]\n",
@@ -294,14 +296,18 @@ def test_a_folder_that_was_tampered_with_is_refused(duckdb_engine: Engine, tmp_p
         "session\t\\x\n",
     ):
         (folder / "data.tsv").write_text(wrong)
+        with pytest.raises(InputError, match="is not the file that was released"):
+            View.of_release(folder, duckdb_engine)
+        record["files"]["data.tsv"]["sha256"] = hashlib.sha256(wrong.encode()).hexdigest()
+        (folder / "guarantee.json").write_text(json.dumps(record))
         with pytest.raises(InputError, match="is not as it was written"):
             View.of_release(folder, duckdb_engine)
     (folder / "data.tsv").unlink()
     with pytest.raises(InputError, match="is missing"):
         View.of_release(folder, duckdb_engine)
-    record = json.loads((folder / "guarantee.json").read_text())
     (folder / "data.ods").touch()
-    (folder / "guarantee.json").write_text(json.dumps(record | {"files": {"data.ods": {}}}))
+    empty = {"data.ods": {"sha256": hashlib.sha256(b"").hexdigest()}}
+    (folder / "guarantee.json").write_text(json.dumps(record | {"files": empty}))
     with pytest.raises(InputError, match=r"no format of a release; there are parquet, \.csv, \.tsv"):
         View.of_release(folder, duckdb_engine)
 

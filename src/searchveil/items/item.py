@@ -53,5 +53,7 @@ def normal_query(rows: ir.Table, normalization: Normalization) -> ir.Table:
 
 def normalize_query(rows: ir.Table, normalization: Normalization) -> ir.Table:
     """The query column in its normal form, without the rows of which nothing is left."""
-    normal = normal_query(rows, normalization)
-    return normal.filter(normal["query"] != "")
+    typed = rows["query"]
+    # Letters and digits are in the normal form too, so nearly every text is seen not to be blank without it.
+    some = rows.filter(typed.re_search("[0-9A-Za-z]") | (normalization.apply(typed) != ""))
+    return normal_query(some, normalization)

@@ -9,17 +9,17 @@ import numpy as np
 
 from searchveil.errors import InputError
 from searchveil.lab.applications import APPLICATIONS, Application, application_named
-from searchveil.lab.folder import release_record
 from searchveil.lab.measures import MEASURES, measure_named
 from searchveil.lab.measures.compare import COUNTED, Top, in_both, top_items
 from searchveil.lab.measures.count_distribution import distribution
 from searchveil.lab.measures.coverage import coverage
 from searchveil.lab.split import split
 from searchveil.lab.testset import TestSet
-from searchveil.lab.view import View, lacking
+from searchveil.lab.view import CALLED, KEYS, View, lacking
 from searchveil.log import SearchLog
 from searchveil.progress import Progress, silent
 from searchveil.publish.mechanism import Release
+from searchveil.release_folder import release_record
 
 WARNING = (
     "These figures compare the release with private data. They are not covered by the guarantee: keep them to "
@@ -44,10 +44,12 @@ class Evaluation:
     skipped: Mapping[str, str]  # name → what there is not
     in_sample: bool
     charts: Mapping[str, Any]
+    doubt: str | None = None  # why the release was hardly made of this log
 
     @property
     def warning(self) -> str:
-        return f"{WARNING} {IN_SAMPLE}" if self.in_sample and self.applications else WARNING
+        parts = [self.doubt, WARNING, IN_SAMPLE if self.in_sample and self.applications else None]
+        return " ".join(part for part in parts if part is not None)
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"warning": self.warning}
@@ -75,11 +77,34 @@ def evaluate(
     if not released.tables:
         raise InputError("the release has no table that can be compared with a log: no counts of queries or clicks")
 
-    measures, unmeasured = _measure(original, released, progress)
-    scores, untried = _try(running, original, released, test or split(log, seed=seed)[1], seed, progress)
-    progress("drawing charts")
-    charts = _charts(original, released, _item_of(release))
-    return Evaluation(scores, measures, unmeasured | untried, test is None, charts)
+    doubt = _doubt(original, released, release)
+    with log.engine.sharing_memory():  # with the click graph
+        measured = original.counted_as(released)
+        measures, unmeasured = _measure(measured, released, progress)
+        scores, untried = _try(running, original, released, test or split(log, seed=seed)[1], seed, progress)
+        progress("drawing charts")
+        charts = _charts(measured, released, _item_of(release))
+    return Evaluation(scores, measures, unmeasured | untried, test is None, charts, doubt)
+
+
+def _doubt(original: View, released: View, release: str | Path | Release) -> str | None:
+    """What is published comes out of the log, unless it may come from a public pool: nothing else can be in a release.
+
+    A release holds no trace of its log by which the two could be told to belong together; this tells some that do not.
+    """
+    parameters = release.plan.parameters if isinstance(release, Release) else release_record(release)["parameters"]
+    shared = [table for table in ("query", "keyword", "url") if original.has(table) and released.has(table)]
+    if not shared or "pool_size" in parameters:
+        return None
+    (table, *_), key = shared, KEYS[shared[0]]
+    published = released.tables[table]
+    absent = released.engine.value(published.anti_join(original.tables[table], key).count())
+    if not absent:
+        return None
+    return (
+        f"{absent:,} of {released.engine.value(published.count()):,} published {CALLED[table]} are not in the log: the "
+        "release was made of another log, or this one is read in another way (--format, --column, --normalize)."
+    )
 
 
 def _measure(original: View, release: View, progress: Progress) -> tuple[dict[str, Scores], dict[str, str]]:

@@ -1,7 +1,7 @@
 """What the holder of some searches can count: the same tables of a release and of the original log."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -11,12 +11,13 @@ import ibis.expr.types as ir
 
 from searchveil.engine import Engine
 from searchveil.items.item import normal_query
-from searchveil.lab.folder import released_tables
+from searchveil.items.pair import pairs
+from searchveil.lab.folder import released_counts, released_tables
 from searchveil.log import SearchLog
-from searchveil.log.sessions import number_sessions
+from searchveil.log.sessions import GAP_MINUTES, number_sessions, starts_session
 
 if TYPE_CHECKING:
-    from searchveil.publish.mechanism import Release
+    from searchveil.publish.mechanism import Counted, Release
 
 # The columns that name an item, table by table; each table has `count` (int64) beside them.
 KEYS: Mapping[str, tuple[str, ...]] = {
@@ -48,8 +49,19 @@ class Tables(Mapping[str, ir.Table]):
     def __init__(self, engine: Engine, recipes: Mapping[str, Recipe]) -> None:
         self._engine, self._recipes = engine, recipes
         self._kept: dict[str, ir.Table] = {}
+        self._source: Tables | None = None
+        self._taken: frozenset[str] = frozenset()
+
+    def only(self, names: Iterable[str]) -> "Tables":
+        """These, where there are any, and what follows from them alone; they are computed once for both."""
+        taken = {name: self._recipes[name] for name in names if name in self}
+        chosen = Tables(self._engine, _with_derived(taken))
+        chosen._source, chosen._taken = self, frozenset(taken)
+        return chosen
 
     def __getitem__(self, name: str) -> ir.Table:
+        if self._source is not None and name in self._taken:
+            return self._source[name]
         if name not in self._kept:
             self._kept[name] = self._engine.stage(self._recipes[name](self))
         return self._kept[name]
@@ -68,19 +80,41 @@ class Tables(Mapping[str, ir.Table]):
 class View:
     """Counts that can be read off a release, or off the original log looked at in the same way.
 
-    `tables` holds any of those in KEYS, texts in normal form. Counts of a log are occurrences: submissions, clicks.
-    A mechanism may have counted users instead, so views are compared by relative frequencies or after rescaling.
+    `tables` holds any of those in KEYS, texts in normal form. Counts of a log are occurrences: submissions, clicks. A
+    release says what its `counts` are numbers of, and `published` names the tables that it holds itself; the others
+    follow from them. `counted_as` counts the log in the same way, so that like is compared with like.
     """
 
     engine: Engine
     tables: Mapping[str, ir.Table]
+    counts: "Counted" = "occurrences"
+    published: frozenset[str] = frozenset()
+    ways: "Mapping[Counted, Tables]" = field(default_factory=dict)  # of a log: every way to count it
+    _counted: "dict[tuple[Counted, frozenset[str]], View]" = field(default_factory=dict)
 
     def has(self, *names: str) -> bool:
         return all(name in self.tables for name in names)
 
     @classmethod
     def of_log(cls, log: SearchLog) -> "View":
-        return cls(log.engine, Tables(log.engine, _with_derived(_of_log(log))))
+        ways = _of_log(log)
+        return cls(log.engine, ways["occurrences"], ways=ways)
+
+    def counted_as(self, release: "View") -> "View":
+        """This log as the release would show it, had it left out nothing and added nothing; of all the log's users.
+
+        What the release tells only through something else (queries through clicks) is worked out here in the same
+        way. A view that is not of a log stays what it is.
+        """
+        if not self.ways:
+            return self
+        key = release.counts, release.published
+        if key not in self._counted:
+            # Whose clicks they are is known of a log; neighbours in parts of sessions are nearest to its transitions.
+            beside = {"click": {"history"}, "session": {"transition"}}
+            names = release.published.union({"user"}, *(beside.get(name, ()) for name in release.published))
+            self._counted[key] = View(self.engine, self.ways[release.counts].only(names), release.counts)
+        return self._counted[key]
 
     @classmethod
     def of_release(cls, release: "str | Path | Release", engine: Engine) -> "View":
@@ -88,10 +122,11 @@ class View:
         recipes: dict[str, Recipe] = {}
         for table in released_tables(release, engine):
             recipes = _published(table) | recipes  # the main table comes first and wins
-        return cls(engine, Tables(engine, _with_derived(recipes)))
+        return cls(engine, Tables(engine, _with_derived(recipes)), released_counts(release), frozenset(recipes))
 
 
-def _of_log(log: SearchLog) -> dict[str, Recipe]:
+def _of_log(log: SearchLog) -> "dict[Counted, Tables]":
+    """How to count a log's occurrences, its users (each once an item) and, for keywords, its sessions."""
     engine, columns = log.engine, log.table.columns
 
     @cache
@@ -102,27 +137,46 @@ def _of_log(log: SearchLog) -> dict[str, Recipe]:
         staged = engine.stage(rows.distinct() if timed else rows)
         return staged.filter(staged["query"] != "")
 
-    @cache
-    def in_sessions() -> ir.Table:
-        numbered = number_sessions(searches().filter(searches()["time"].notnull()))
-        in_order = ibis.window(group_by=["user", "session"], order_by=["time", "query"])
-        return engine.stage(numbered.mutate(position=ibis.row_number().over(in_order)).drop("time"))
+    def timed() -> ir.Table:
+        return searches().filter(searches()["time"].notnull())
 
     def history(_: Tables) -> ir.Table:
         clicked = log.table.filter(log.table["url"] != "").select("user", "query", "url")  # nor is it missing then
         staged = engine.stage(_occurrences(normal_query(clicked, log.normalization), *KEYS["history"]))
         return staged.filter(staged["query"] != "")
 
+    def users_of(rows: ir.Table, *columns: str) -> ir.Table:
+        return _occurrences(rows.select("user", *columns).distinct(), *columns)
+
     recipes: dict[str, Recipe] = {
         "user": lambda _: _occurrences(log.table, "user"),
         "query": lambda _: _occurrences(searches(), "query"),
     }
+    users: dict[str, Recipe] = {
+        "user": recipes["user"],
+        "query": lambda _: users_of(searches(), "query"),
+        "keyword": lambda _: users_of(_words(searches(), "user"), "keyword"),
+    }
+    sessions: dict[str, Recipe] = {"user": recipes["user"]}
     if "time" in columns:
-        recipes["transition"] = lambda _: _transitions(in_sessions(), by=("user", "session"))
-        recipes["session"] = lambda _: _sessions(in_sessions(), by=("user", "session"))
+        recipes["transition"] = lambda _: _occurrences(pairs(timed()), *KEYS["transition"])
+        recipes["session"] = lambda _: _sessions_by_time(timed())
+        users["transition"] = lambda _: users_of(pairs(timed()), *KEYS["transition"])
+        sessions["keyword"] = lambda _: _occurrences(
+            _words(number_sessions(timed()), "user", "session").distinct(), "keyword"
+        )
+    else:  # where every row is a session of its own
+        sessions["keyword"] = lambda _: occurrences["keyword"]
     if "url" in columns:
         recipes["history"] = history
-    return recipes
+        users["history"] = lambda _: occurrences["history"].mutate(count=ibis.literal(1, "int64"))
+        users["url"] = lambda _: users_of(occurrences["history"], "url")
+    occurrences = Tables(engine, _with_derived(recipes))
+    return {
+        "occurrences": occurrences,
+        "users": Tables(engine, _with_derived(users)),
+        "sessions": Tables(engine, sessions),
+    }
 
 
 def _published(table: ir.Table) -> dict[str, Recipe]:
@@ -177,15 +231,23 @@ def _sums(counts: ir.Table, *columns: str) -> ir.Table:
 
 def _keywords(queries: ir.Table) -> ir.Table:
     """How many searches hold a keyword: one that a query repeats counts once."""
-    words = queries.select("count", keyword=queries["query"].re_split(r"\s+").unique().unnest())
-    return _sums(words.filter(words["keyword"] != ""), "keyword")
+    return _sums(_words(queries, "count"), "keyword")
+
+
+def _words(queries: ir.Table, *beside: str) -> ir.Table:
+    words = queries.select(*beside, keyword=queries["query"].re_split(r"\s+").unique().unnest())
+    return words.filter(words["keyword"] != "")
 
 
 def _transitions(searches: ir.Table, by: Sequence[str]) -> ir.Table:
     """How often a different query came next in the same session."""
+    return _occurrences(_followed(searches, by), *KEYS["transition"])
+
+
+def _followed(searches: ir.Table, by: Sequence[str]) -> ir.Table:
     in_order = ibis.window(group_by=list(by), order_by="position")
     followed = searches.mutate(next=searches["query"].lead().over(in_order))
-    return _occurrences(followed.filter(followed["next"] != followed["query"]), *KEYS["transition"])
+    return followed.filter(followed["next"] != followed["query"])
 
 
 def _sessions(searches: ir.Table, by: Sequence[str]) -> ir.Table:
@@ -193,8 +255,26 @@ def _sessions(searches: ir.Table, by: Sequence[str]) -> ir.Table:
     in_order = ibis.window(group_by=list(by), order_by="position")
     marked = searches.mutate(previous=searches["query"].lag().over(in_order))
     changed = marked.filter(marked["previous"].isnull() | (marked["previous"] != marked["query"]))
+    return _sequences(changed, by, "position")
+
+
+def _sessions_by_time(searches: ir.Table) -> ir.Table:
+    """The same of searches with user and time. What repeats the query before it goes before the second window."""
+    in_order = ibis.window(group_by="user", order_by=["time", "query"])
+    marked = searches.mutate(
+        starts=starts_session(searches["time"], in_order, GAP_MINUTES),
+        repeats=searches["query"] == searches["query"].lag().over(in_order),
+    )
+    changed = marked.filter(marked["starts"] | ~marked["repeats"])
+    until_now = ibis.cumulative_window(group_by="user", order_by=["time", "query"])
+    session = changed["starts"].cast("int64").sum().over(until_now)
+    return _sequences(changed.select("user", "time", "query", session=session), ("user", "session"), "time")
+
+
+def _sequences(searches: ir.Table, by: Sequence[str], position: str) -> ir.Table:
+    """How often each sequence of two or more queries is a group's, in the order of position and query."""
     # Not every engine can collect in an order; all can sort an array of records.
-    placed = changed.mutate(placed=ibis.struct({"position": changed["position"], "query": changed["query"]}))
+    placed = searches.mutate(placed=ibis.struct({"position": searches[position], "query": searches["query"]}))
     several = placed.group_by(list(by)).agg(places=placed["placed"].collect()).filter(ibis._["places"].length() > 1)
     return _occurrences(several.select(session=several["places"].sort().map(lambda place: place["query"])), "session")
 
@@ -207,8 +287,8 @@ def _transitions_of_subsequences(sessions: ir.Table) -> ir.Table:
     last = sessions["session"].length() - 1
     placed = sessions.mutate(place=ibis.range(last).unnest())
     queries, place = placed["session"], placed["place"]
-    pairs = placed.select("count", query=queries[place], next=queries[place + 1])
-    return pairs.group_by(list(KEYS["transition"])).agg(count=pairs["count"].max())
+    adjacent = placed.select("count", query=queries[place], next=queries[place + 1])
+    return adjacent.group_by(list(KEYS["transition"])).agg(count=adjacent["count"].max())
 
 
 def _queries_of_transitions(transitions: ir.Table) -> ir.Table:

@@ -43,6 +43,16 @@ class Normalization:
     def apply_to_plain(self, text: ir.StringValue) -> ir.StringValue:
         return text.lower() if self.case else text
 
+    @property
+    def single_spaces(self) -> bool:
+        """Whether nothing but single spaces separates the words of a normal form."""
+        return self.spaces or self.punctuation
+
+
+def words(normal: ir.StringValue, normalization: Normalization) -> ir.ArrayValue:
+    """The words of a normal form, perhaps with blank ones. A regular expression takes three times as long."""
+    return normal.split(" ") if normalization.single_spaces else normal.re_split(r"\s+")
+
 
 @cache
 def _normalizer(case: bool, spaces: bool, unicode: bool, punctuation: bool) -> Callable[[str], str]:

@@ -5,7 +5,7 @@ from typing import ClassVar
 
 import numpy as np
 
-from searchveil.lab.applications.graph import ClickGraph, Matrix, chances_of
+from searchveil.lab.applications.graph import ClickGraph, Step, chances_of
 from searchveil.lab.applications.ranking import answered, judge
 from searchveil.lab.testset import TestSet
 from searchveil.lab.view import View
@@ -36,7 +36,7 @@ class AdHocSearch:
         relevance = {query: dict.fromkeys(test.clicks[query], 1) for query in found}
         return answered(judge(found, relevance, MEASURES), len(found), len(asked), headline="nDCG@10")
 
-    def step(self, graph: ClickGraph) -> Matrix:
+    def step(self, graph: ClickGraph) -> Step:
         return chances_of(graph.weights, self.self_loop)
 
 
@@ -48,7 +48,7 @@ class ImpactSearch(AdHocSearch):
     it, the sum of the impacts of a node's links, is the same for the whole row and cancels.
     """
 
-    def step(self, graph: ClickGraph) -> Matrix:
+    def step(self, graph: ClickGraph) -> Step:
         pages = 1 + np.log1p(graph.clicks.sum(axis=0))
-        impact = np.concatenate([np.ones(len(graph.queries)), pages])
+        impact = np.concatenate([np.ones(graph.clicks.shape[0]), pages])
         return chances_of(graph.weights, self.self_loop, impact)

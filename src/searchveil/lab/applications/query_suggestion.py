@@ -4,13 +4,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import ClassVar
 
-import ibis
 import numpy as np
 import pyarrow as pa
 from scipy import sparse
 
 from searchveil.lab.applications.graph import BLOCK, ClickGraph, Matrix, weights_between
-from searchveil.lab.applications.ranking import best_first, judge
+from searchveil.lab.applications.ranking import Ints, best_first, judge
 from searchveil.lab.testset import TestSet
 from searchveil.lab.view import View
 
@@ -22,8 +21,10 @@ class QuerySuggestion:
     Asked is every query of a test session but the last. Later is what follows at any distance in the same session,
     each pair once a session; of a view without sessions, its transitions. (Where parts of sessions are published
     beside them, a pair counts in each part: the thesis counts co-occurrences in what is published.) The query itself
-    is neither suggested nor right. The thesis leaves open λ, here one half, and how prefixes are averaged: here each
-    counts the same. A prefix is answered if there is anything to suggest; "over all" counts the others as 0.
+    is neither suggested nor right. The thesis leaves open λ, here one half, and how prefixes are averaged: here
+    each counts the same. A query with one clicked url in common has a cosine of 1, however rare: see
+    docs/evaluate.md on when a release without such queries beats the log. A prefix is answered if there is anything
+    to suggest; "over all" counts the others as 0.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("transition",)
@@ -64,7 +65,7 @@ class QuerySuggestion:
         directions = _rows_divided(graph.clicks, np.sqrt((graph.clicks**2).sum(axis=1)))
         onto = sparse.csr_array(directions.T)
         later = _later_shares(view, graph, queries) if self.click_weight < 1 else None
-        found: dict[str, list[str]] = {}
+        best: dict[str, Ints] = {}
         for begin in range(0, len(nodes), BLOCK):
             some = nodes[begin : begin + BLOCK]
             scores = self.click_weight * (directions[some] @ onto)
@@ -75,9 +76,9 @@ class QuerySuggestion:
                 candidates, chances = scores.indices[row], scores.data[row]
                 others = (candidates != node) & (chances > 0)
                 if others.any():
-                    best = best_first(chances[others], candidates[others], self.depth)
-                    found[query] = graph.query_texts(best)
-        return found
+                    best[query] = best_first(chances[others], candidates[others], self.depth)
+        texts = graph.query_texts(np.concatenate([*best.values(), np.array([], dtype=np.int64)]))
+        return {query: [texts[number] for number in numbers.tolist()] for query, numbers in best.items()}
 
 
 @dataclass(frozen=True)
@@ -95,13 +96,11 @@ def later_pairs(view: View, queries: Sequence[str]) -> pa.Table:
     if not view.has("session"):
         return view.engine.fetch(view.tables["transition"].semi_join(wanted, "query"))
     sessions = view.tables["session"]
-    several = sessions.filter(sessions["session"].length() > 1)
-    placed = several.mutate(number=ibis.row_number()).unnest("session", offset="place")
-    placed = view.engine.stage(placed.rename(query="session"))
-    first = placed.semi_join(wanted, "query").group_by(["number", "query", "count"]).agg(first=ibis._.place.min())
-    last = placed.semi_join(first, "number").group_by(["number", "query"]).agg(last=ibis._.place.max())
-    pairs = first.join(last.rename(next="query"), "number")
-    pairs = pairs.filter((pairs["first"] < pairs["last"]) & (pairs["query"] != pairs["next"]))
+    placed = sessions.mutate(query=sessions["session"]).unnest("query", offset="place").semi_join(wanted, "query")
+    first = placed.filter(placed["place"] == placed["session"].index(placed["query"]))
+    later = first["session"][first["place"] + 1 :].unique()
+    pairs = first.select("query", "count", next=later.unnest())
+    pairs = pairs.filter(pairs["query"] != pairs["next"])
     return view.engine.fetch(pairs.group_by(["query", "next"]).agg(count=pairs["count"].sum()))
 
 
@@ -109,7 +108,8 @@ def _later_shares(view: View, graph: ClickGraph, queries: Sequence[str]) -> Matr
     """e(q_i, q_j)/d(q_i) for these queries; the rows of other queries are empty."""
     pairs = later_pairs(view, queries)
     first, second = graph.query_numbers(pairs["query"]), graph.query_numbers(pairs["next"])
-    edges = weights_between(pairs["count"], first, second, graph.transitions.shape)
+    number = graph.clicks.shape[0]
+    edges = weights_between(pairs["count"], first, second, (number, number))
     return _rows_divided(edges, edges.sum(axis=1))
 
 

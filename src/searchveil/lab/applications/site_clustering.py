@@ -11,7 +11,7 @@ import pyarrow as pa
 from scipy import sparse
 from scipy.sparse.csgraph import connected_components
 
-from searchveil.lab.applications.graph import Matrix, edges, number_texts
+from searchveil.lab.applications.graph import Matrix, edges, fetch_texts, number_texts
 from searchveil.lab.applications.ranking import Ints
 from searchveil.lab.testset import TestSet
 from searchveil.lab.view import View
@@ -58,7 +58,7 @@ class SiteClustering:
         first: dict[int, str] = {}
         return {
             name: first.setdefault(number, name)
-            for name, number in zip(sites.texts.to_pylist(), numbers.tolist(), strict=True)
+            for name, number in zip(fetch_texts(view.engine, sites).to_pylist(), numbers.tolist(), strict=True)
         }
 
 
