@@ -36,6 +36,7 @@ if TYPE_CHECKING:
     from searchveil.publish.safelog_click import SafeLogClick as SafeLogClick
     from searchveil.publish.safelog_session import SafeLogSession as SafeLogSession
     from searchveil.publish.sampling import Sampling as Sampling
+    from searchveil.publish.weighted import Weighted as Weighted
     from searchveil.publish.zealous import Zealous as Zealous
 
 # Loaded when first asked for: `searchveil --help` must not wait for the engines.
@@ -62,6 +63,7 @@ _WHERE = {
     "SafeLogClick": "publish.safelog_click",
     "SafeLogSession": "publish.safelog_session",
     "Sampling": "publish.sampling",
+    "Weighted": "publish.weighted",
     "Zealous": "publish.zealous",
 }
 __all__ = ["__version__", *_WHERE]

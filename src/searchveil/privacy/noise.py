@@ -10,6 +10,7 @@ from abc import ABC, abstractmethod
 from bisect import bisect_right
 from collections.abc import Callable
 from dataclasses import dataclass
+from fractions import Fraction
 from functools import cached_property, lru_cache
 from typing import Any
 
@@ -19,6 +20,10 @@ import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR
+from scipy.special import ndtri
+
+from searchveil.privacy import normal
+from searchveil.privacy.normal import scaled
 
 Integers = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
@@ -180,15 +185,15 @@ class DiscreteLaplace(Distribution):
         """Bounds of P(X ≥ t)·2^bits for t ≥ 0."""
         with _precision(bits + _GUARD_BITS):
             p = _exp(-1 / mpmath.iv.mpf(self.scale))
-            return _scaled(p**t / (1 + p), bits)
+            return scaled(p**t / (1 + p), bits)
 
     @lru_cache(maxsize=8)  # noqa: B019 (a frozen value object; a handful of scales is alive at a time)
     def bounds(self, bits: int) -> tuple[int, list[int], list[int]]:
         working = bits + _GUARD_BITS
         with _precision(working):
             p = _exp(-1 / mpmath.iv.mpf(self.scale))
-            p_low, p_high = _scaled(p, working)
-            low, high = _scaled(p / (1 + p), working)
+            p_low, p_high = scaled(p, working)
+            low, high = scaled(p / (1 + p), working)
         low_tails: list[int] = []  # P(X ≥ t) for t = 1, 2, …, by multiplication with outward rounding
         high_tails: list[int] = []
         while not low_tails or low_tails[-1]:
@@ -216,7 +221,7 @@ class Geometric(Distribution):
     def bounds(self, bits: int) -> tuple[int, list[int], list[int]]:
         working = bits + _GUARD_BITS
         with _precision(working):
-            low, high = p_low, p_high = _scaled(_exp(-1 / mpmath.iv.mpf(self.scale)), working)
+            low, high = p_low, p_high = scaled(_exp(-1 / mpmath.iv.mpf(self.scale)), working)
         one = 1 << bits
         lower, upper = [], [0]
         while upper[-1] < one:
@@ -236,7 +241,7 @@ class Poisson(Distribution):
     def bounds(self, bits: int) -> tuple[int, list[int], list[int]]:
         working = bits + _GUARD_BITS
         with _precision(working):
-            low, high = _scaled(_exp(-mpmath.iv.mpf(self.mean)), working)
+            low, high = scaled(_exp(-mpmath.iv.mpf(self.mean)), working)
         times, over = self.mean.as_integer_ratio()
         lower: list[int] = []
         upper: list[int] = []
@@ -278,8 +283,8 @@ class DiscreteGaussian(Distribution):
         working = bits + _GUARD_BITS
         with _precision(working):
             g = _exp(-1 / (2 * mpmath.iv.mpf(self.sigma) ** 2))
-            step = _scaled(g, working)
-            square = _scaled(g * g, working)
+            step = scaled(g, working)
+            square = scaled(g * g, working)
         # The weights w_t = g^(t²) follow w_(t+1) = w_t·g^(2t+1); what lies beyond the first negligible one is bounded.
         weight = (1 << working, 1 << working)
         weights: list[tuple[int, int]] = []
@@ -299,6 +304,125 @@ class DiscreteGaussian(Distribution):
             lower.append((below_low << bits) // total_high)
             upper.append(min(1 << bits, -((-below_high << bits) // total_low)))
         return -len(positive), lower, upper
+
+
+@dataclass(frozen=True)
+class RoundedGaussian:
+    """A normal variable of mean 0 rounded to the nearest integer (a half is rounded up); the variance is exact.
+
+    It is not the discrete Gaussian. For an integer W, W + round(e) = round(W + e): adding it is a function of adding
+    the continuous noise, and has the same privacy. Its tables would have millions of entries, so the inverse of the
+    distribution function is computed instead, with an error bound; where the bound spans two integers, more bits and
+    rigorous intervals decide.
+    """
+
+    variance: Fraction
+
+    def sample(self, n: int, source: Source) -> Integers:
+        """n independent draws."""
+        drawn = np.empty(n, np.int64)
+        for start in range(0, n, _CHUNK // 4):  # the working arrays stay in the cache
+            part = drawn[start : start + _CHUNK // 4]
+            part[:] = self._draw(source.words(len(part)), source)
+        return drawn
+
+    @cached_property
+    def _deviation(self) -> float:
+        return float(mpmath.sqrt(mpmath.mpf(self.variance.numerator) / self.variance.denominator))
+
+    def _draw(self, words: Words, source: Source) -> Integers:
+        exact = _quantiles()
+        x = self._deviation * exact.of(words)
+        slack = self._deviation * _Quantiles.ERROR
+        low, high = np.floor(x + (0.5 - slack)), np.floor(x + (0.5 + slack))
+        undecided = np.flatnonzero(low != high)  # also where there is no quantile: NaN equals nothing
+        low[undecided] = 0.0
+        drawn: Integers = low.astype(np.int64)
+        for i in undecided:
+            drawn[i] = self._decide(int(words[i]), source)
+        return drawn
+
+    def _decide(self, word: int, source: Source) -> int:
+        """Look at more bits of U, and at the distribution function more closely, until they part."""
+        bits = 64
+        while True:
+            word, bits = (word << bits) | source.bits(bits), 2 * bits
+            value = self._near(word, bits)
+            while True:
+                (left_low, left_high), (right_low, right_high) = (self._below(value + i, bits) for i in (0, 1))
+                if left_high <= word and word + 1 <= right_low:
+                    return value
+                if word + 1 <= left_low:
+                    value -= 1
+                elif word >= right_high:
+                    value += 1
+                else:
+                    break
+
+    def _near(self, word: int, bits: int) -> int:
+        """About the value at this place; `_decide` corrects it."""
+        upper = (1 << bits) - word
+        z = -float(ndtri(upper / (1 << bits))) if word > upper else float(ndtri(max(word, 1) / (1 << bits)))
+        return round(z * self._deviation)
+
+    def _below(self, value: int, bits: int) -> tuple[int, int]:
+        """Bounds of P(X < value)·2^bits."""
+        intervals = normal.context(bits + _GUARD_BITS)
+        edge = (intervals.mpf(2 * value - 1) / 2) / intervals.sqrt(normal.exactly(intervals, self.variance))
+        return scaled(normal.upper_tail(intervals, -edge), bits)
+
+
+class _Quantiles:
+    """Quantiles of the standard normal distribution at 64-bit words, with an error of at most `ERROR`.
+
+    Around each of the points z = j/256, |z| ≤ 5, the quantile is a polynomial of degree five in y = (u − Φ(z))/φ(z).
+    Its coefficients are P_n(z)/n! with P_1 = 1, P_(n+1) = P_n' + n·z·P_n, and for |y| ≤ 1/400 the rest of the series is
+    below P_6(5.01)/720·(1/400)^6·1.08 < 2e-13. The word stands for an interval of u, and Φ(z) is a rounded integer:
+    together less than 2·2^-64/φ(5.01) < 8e-14. Rounding of floats is below 1e-14. Everything else is NaN.
+    """
+
+    ERROR = 2.0**-40  # 9e-13: above the sum of these, and of what multiplying by the deviation adds
+    STEPS = 256
+    FURTHEST = 5 * STEPS
+    LARGEST_Y = 1 / 400
+
+    def __init__(self) -> None:
+        places = np.arange(-self.FURTHEST, self.FURTHEST + 1)
+        intervals = normal.context(64 + _GUARD_BITS)
+        below = [scaled(normal.upper_tail(intervals, -intervals.mpf(int(j)) / self.STEPS), 64)[0] for j in places]
+        self._below = np.array(below, np.uint64)
+        z = places / self.STEPS
+        self._z = z
+        self._per_density = np.exp(z * z / 2) * np.sqrt(2 * np.pi) * 2.0**-64
+        self._coefficients = [z / 2, (2 * z**2 + 1) / 6, (6 * z**3 + 7 * z) / 24, (24 * z**4 + 46 * z**2 + 7) / 120]
+        # The nearest point for each value of a word's first bits; far out, where these are too few, y is too large.
+        middles = (np.arange(1 << _GUIDE_BITS) + 0.5) / (1 << _GUIDE_BITS)
+        self._guide = self._nearest(middles).astype(np.int16)
+
+    def _nearest(self, u: npt.NDArray[np.float64]) -> Integers:
+        points = np.rint(ndtri(u) * self.STEPS)
+        nearest: Integers = (np.clip(points, -self.FURTHEST, self.FURTHEST) + self.FURTHEST).astype(np.int64)
+        return nearest
+
+    def of(self, words: Words) -> npt.NDArray[np.float64]:
+        quantiles, y = self._around(words, self._guide[words >> np.uint64(64 - _GUIDE_BITS)])
+        if len(far := np.flatnonzero(np.abs(y) > self.LARGEST_Y)):
+            u = ((words[far] >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
+            again, y = self._around(words[far], self._nearest(u))
+            again[np.abs(y) > self.LARGEST_Y] = np.nan
+            quantiles[far] = again
+        return quantiles
+
+    def _around(self, words: Words, points: Any) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        distance = (words - self._below[points]).view(np.int64)  # wraps to the signed difference
+        y = distance * self._per_density[points]
+        a, b, c, d = (coefficient[points] for coefficient in self._coefficients)
+        return self._z[points] + y * (1 + y * (a + y * (b + y * (c + y * d)))), y
+
+
+@lru_cache(maxsize=1)
+def _quantiles() -> _Quantiles:
+    return _Quantiles()
 
 
 def binomial(n: int, probability: Bounds, source: Source) -> int:
@@ -341,17 +465,6 @@ class _precision:  # noqa: N801 (reads as a statement)
 
 def _exp(x: Any) -> Any:
     return mpmath.iv.exp(x)
-
-
-def _scaled(interval: Any, bits: int) -> tuple[int, int]:
-    """An interval's ends times 2^bits, rounded outwards to integers."""
-    (low_sign, low_man, low_exp, _), (high_sign, high_man, high_exp, _) = interval._mpi_
-    low, high = (-low_man if low_sign else low_man), (-high_man if high_sign else high_man)
-    return _shifted(low, low_exp + bits), -_shifted(-high, high_exp + bits)
-
-
-def _shifted(mantissa: int, exponent: int) -> int:
-    return mantissa << exponent if exponent >= 0 else mantissa >> -exponent
 
 
 def _times(a: tuple[int, int], b: tuple[int, int], working: int) -> tuple[int, int]:

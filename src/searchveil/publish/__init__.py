@@ -9,6 +9,7 @@ if TYPE_CHECKING:
     from searchveil.publish.mechanism import Mechanism
 
 METHODS = {
+    "weighted": "searchveil.publish.weighted:Weighted",
     "zealous": "searchveil.publish.zealous:Zealous",
     "korolova": "searchveil.publish.korolova:Korolova",
     "safelog-click": "searchveil.publish.safelog_click:SafeLogClick",

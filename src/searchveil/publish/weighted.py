@@ -1,0 +1,245 @@
+"""Weighted selection: publish the items that many users share, named by rounds of noisy weights. A method of our own.
+
+Each user spreads an L2 budget over her items (Gopi et al. 2020). After each round everybody moves weight away from what
+is hopeless or already certain; the noisy totals of all rounds together are compared with one threshold.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from math import exp, isqrt, sqrt
+from typing import Any, ClassVar, Literal, get_args
+
+import ibis
+import ibis.expr.types as ir
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from searchveil.errors import InputError
+from searchveil.items import QUERY, Item, item_named
+from searchveil.items.pool import QueryPool
+from searchveil.log import SearchLog
+from searchveil.privacy import calibrate
+from searchveil.privacy.gaussian import LARGEST_EPSILON, GaussianAccount, crossing_threshold, sigma_for
+from searchveil.privacy.guarantee import Guarantee, Neighbours
+from searchveil.privacy.noise import Integers, Source
+from searchveil.progress import Progress
+from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Plan
+from searchveil.publish.priorities import ONE, Policy, policy_named
+from searchveil.publish.rounds import UNIT, Holdings, Named, select
+
+Counts = Literal["users", "score", "none"]
+
+NOISE_SHARE = 0.7  # of δ, for the noise; the rest is for items that one user alone holds
+COUNTED_ITEMS = 30  # a user's count vector is scaled to the length of so many ones
+COUNT_UNIT = 1 << 8  # a count of one, in the integers that are added up
+
+
+@dataclass(frozen=True)
+class Weighted(Mechanism):
+    """Name the items that many users share, by rounds that move everybody's weight to where it still decides.
+
+    `counts` are how many users hold each named item, measured with `count_share` of the budget; "score" publishes the
+    noisy weight that named an item instead, which costs nothing, and "none" the items alone. With a `pool`, only its
+    items can be named; the pool is public, so no δ is needed for items of one user.
+    """
+
+    method: ClassVar[str] = "weighted"
+
+    epsilon: float
+    delta: float
+    item: Item | str = QUERY
+    counts: Counts = "users"
+    count_share: float | None = None
+    candidates_per_user: int = 200
+    neighbours: Neighbours = "add-remove"
+    pool: QueryPool | None = None
+    policy: Literal["learned", "formula"] = "learned"
+
+    def __post_init__(self) -> None:
+        calibrate.check_epsilon(self.epsilon)
+        calibrate.check_delta(self.delta)
+        calibrate.check_whole(self.candidates_per_user, "candidates-per-user")
+        object.__setattr__(self, "item", item_named(self.item))
+        for option, value, known in (
+            ("counts", self.counts, get_args(Counts)),
+            ("neighbours", self.neighbours, get_args(Neighbours)),
+            ("policy", self.policy, ("learned", "formula")),
+        ):
+            if value not in known:
+                raise InputError(f"--{option} {value}: it is one of {', '.join(known)}")
+        if self.counts != "users" and self.count_share is not None:
+            raise InputError(f"--counts {self.counts} measures no counts; leave out --count-share")
+        if self.count_share is None:
+            object.__setattr__(self, "count_share", 0.2 if self.counts == "users" else 0.0)
+        elif not 0 < self.count_share < 1:
+            raise InputError(f"--count-share must lie between 0 and 1, not {self.count_share:g}; try 0.2")
+        if self.pool is not None and str(self.item) != "query":
+            raise InputError(f"a pool holds queries, not items of kind {self.item}; leave out --pool")
+
+    def planned(self, log: SearchLog | int | None) -> Plan:
+        calibration = self._calibration
+        parameters = {
+            "sigma": calibration.sigma,
+            "threshold": calibration.threshold,
+            "rounds": calibration.policy.rounds,
+            "candidates_per_user": self.candidates_per_user,
+            "counts": self.counts,
+            "count_share": self.count_share,
+            "policy": self.policy,
+        }
+        public = [AT_LEAST_TWO_USERS]
+        if self.pool is not None:
+            parameters["pool_size"] = self.pool.size
+            public.append("the pool")
+        guarantee = Guarantee(
+            notion="approximate",
+            epsilon=self.epsilon,
+            delta=self.delta,
+            neighbours=self.neighbours,
+            proof="docs/guarantees.md#weighted",
+            assumed_public=tuple(public),
+        )
+        return Plan(self.method, str(self.item), parameters, guarantee)
+
+    @cached_property
+    def _calibration(self) -> "Calibration":
+        return Calibration.of(self)
+
+    def check(self, log: SearchLog) -> None:
+        item_named(self.item).check(log)
+
+    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Mapping[str, pa.Table]:
+        item, engine, calibration = item_named(self.item), log.engine, self._calibration
+        progress("gathering who holds what")
+        items = _numbered(log, item, self.pool)
+        fetched = engine.fetch(items.select("id", "holders"))
+        ids, holdings = _holdings(fetched)
+        del fetched
+        progress(f"keeping up to {self.candidates_per_user} items of each user")
+        holdings = holdings.bounded(self.candidates_per_user, source)
+        if self.pool is None:  # an item that nobody keeps must never be named
+            kept = holdings.degrees > 0
+            ids, holdings = ids[kept], holdings.only(kept)
+        progress(f"{calibration.policy.rounds} rounds of noisy weights")
+        account = GaussianAccount(calibration.account_sigma, self.neighbours)
+        named = select(
+            holdings,
+            policy=calibration.policy,
+            threshold=calibration.threshold,
+            sigma=calibration.set_sigma,
+            account=account,
+            share=calibration.set_share,
+            source=source,
+        )
+        published: dict[str, pa.Array[Any]] = {"id": pa.array(ids[named.items])}
+        if self.counts == "users":
+            progress("counting users")
+            counts = _noisy_counts(holdings, named, account, 1 - calibration.set_share, source)
+            published["count"] = pa.array(counts)
+        elif self.counts == "score":
+            published["score"] = pa.array(named.scores / (UNIT * ONE))
+        return {"data": _with_texts(items, item, pa.table(published), log)}
+
+
+@dataclass(frozen=True)
+class Calibration:
+    """The noise and the threshold that keep the promise. All in units of weight."""
+
+    policy: Policy
+    account_sigma: float  # 1/μ of the whole account, for a user's vector of length one
+    set_share: Fraction  # of μ², for the rounds
+    set_variance: Fraction  # of the noise of all rounds together
+    threshold: float
+
+    @property
+    def sigma(self) -> float:
+        """Of the whole account; neighbours that replace a user differ by a vector of length √2."""
+        return self.set_sigma * sqrt(float(self.set_share))
+
+    @property
+    def set_sigma(self) -> float:
+        return sqrt(float(self.set_variance))
+
+    @classmethod
+    def of(cls, asked: Weighted) -> "Calibration":
+        assert asked.count_share is not None
+        policy = policy_named(asked.policy)
+        for_noise = asked.delta if asked.pool is not None else NOISE_SHARE * asked.delta
+        account_sigma = sigma_for(asked.epsilon, for_noise)
+        set_share = 1 - Fraction(asked.count_share)
+        account = GaussianAccount(account_sigma, asked.neighbours)
+        variance = account.variance(1, set_share)
+        if asked.pool is not None:
+            crossing = 1 / asked.pool.size  # one item of the pool is expected to be named by noise alone
+        else:
+            # Items that one user alone holds: e^ε from her log to the one without her, and one more for the other's.
+            times = exp(min(asked.epsilon, LARGEST_EPSILON)) + (asked.neighbours == "replace-one")
+            crossing = (asked.delta - for_noise) / (times * asked.candidates_per_user) * (1 - 1e-12)
+        threshold = crossing_threshold(crossing, [variance * part for part in policy.variances])
+        return cls(policy, account_sigma, set_share, variance, threshold)
+
+
+def _numbered(log: SearchLog, item: Item, pool: QueryPool | None) -> ir.Table:
+    """Every item with a number of its own and the users who hold it, each once, as small integers."""
+    columns, engine = list(item.columns), log.engine
+    users = log.table.select("user").distinct()
+    codes = engine.number(users, "holder", ["user"])
+    rows = item.rows(log)
+    numbered = rows.join(codes, "user")
+    held = numbered.select(*columns, holder=numbered["holder"].cast("int32"))
+    spelled = engine.stage(held.group_by(columns).agg(holders=held["holder"].collect(distinct=True)))
+    as_typed = spelled.mutate(**{f"typed_{column}": spelled[column] for column in columns})
+    normal = item.not_blank(engine.stage(item.finish(as_typed, log.normalization)))
+    # Few texts have several spellings: only these are grouped again, so that a user of several holds the item once.
+    differs = ibis.or_(*(normal[column] != normal[f"typed_{column}"] for column in columns))
+    shared = engine.stage(normal.filter(differs).select(*columns).distinct())
+    several = normal.semi_join(shared, columns)
+    merged = several.group_by(columns).agg(spellings=several["holders"].collect())
+    items = normal.anti_join(shared, columns).select(*columns, "holders")
+    items = items.union(merged.select(*columns, holders=merged["spellings"].flatten().unique()))
+    if pool is not None:
+        items = pool.table(engine, log.normalization).left_join(items, columns).select(*columns, "holders")
+    return engine.number(items, "id", columns)
+
+
+def _holdings(fetched: pa.Table) -> tuple[Integers, Holdings]:
+    holders: Any = fetched["holders"].combine_chunks()
+    degrees = pc.fill_null(pc.list_value_length(holders), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    users = holders.flatten().to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
+    return fetched["id"].to_numpy(), Holdings(users, degrees)
+
+
+def _noisy_counts(
+    holdings: Holdings, named: Named, account: GaussianAccount, share: Fraction, source: Source
+) -> Integers:
+    """How many users hold each named item. A user of more than COUNTED_ITEMS of them counts less than once for each."""
+    chosen = np.zeros(len(holdings.degrees), np.bool_)
+    chosen[named.items] = True
+    held = holdings.only(chosen)
+    numbers = np.bincount(held.users) if len(held.users) else np.zeros(0, np.int64)
+    squared_length = COUNTED_ITEMS * COUNT_UNIT * COUNT_UNIT
+    most = int(numbers.max(initial=0))
+    parts = [COUNT_UNIT if n <= COUNTED_ITEMS else isqrt(squared_length // n) for n in range(most + 1)]
+    if max(n * part * part for n, part in enumerate(parts)) > squared_length:
+        raise AssertionError("a user's counts are longer than the noise is for")
+    totals = held.totals(np.array(parts)[numbers[held.users]])
+    noisy = account.measure(totals, squared_length=squared_length, share=share, source=source)
+    in_place = np.zeros(len(chosen), np.int64)
+    in_place[chosen] = np.maximum(1, np.rint(noisy / COUNT_UNIT).astype(np.int64))
+    counts: Integers = in_place[named.items]
+    return counts
+
+
+def _with_texts(items: ir.Table, item: Item, named: pa.Table, log: SearchLog) -> pa.Table:
+    """The named items' texts beside what is published of them, in an order that tells nothing else."""
+    texts = log.engine.fetch(items.semi_join(log.engine.load(named.select(["id"])), "id").drop("holders"))
+    measured = [name for name in named.column_names if name != "id"]
+    columns = [*item.columns, *measured]
+    together = named.join(texts, "id").select(columns)
+    types = {name: pa.string() if name in item.columns else together.schema.field(name).type for name in columns}
+    order: list[tuple[str, Literal["ascending", "descending"]]] = [(name, "descending") for name in measured]
+    order += [(name, "ascending") for name in item.columns]
+    return together.cast(pa.schema(types)).sort_by(order)

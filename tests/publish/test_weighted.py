@@ -1,0 +1,223 @@
+"""Weighted selection: bounds in the data path, known answers, exact probabilities of small cases, what comes out."""
+
+from fractions import Fraction
+from math import erf, exp, sqrt
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from keyed import keyed
+
+from searchveil.engine import Engine
+from searchveil.errors import InputError
+from searchveil.items.pool import QueryPool
+from searchveil.log import SearchLog
+from searchveil.privacy.gaussian import GaussianAccount
+from searchveil.privacy.noise import Source
+from searchveil.publish.priorities import LARGEST, ONE, policy_named
+from searchveil.publish.rounds import UNIT, Holdings, _weights, select
+from searchveil.publish.weighted import Weighted
+
+POLICIES = pytest.mark.parametrize("policy", ["learned", "formula"])
+
+
+def log_of(engine: Engine, rows: list[tuple[str, str]]) -> SearchLog:
+    columns = {"user": [user for user, _ in rows], "query": [query for _, query in rows]}
+    return SearchLog(engine.load(pa.table({k: pa.array(v, pa.string()) for k, v in columns.items()})), engine)
+
+
+def crowd(users: int) -> list[tuple[str, str]]:
+    typed = ("weather", "Weather ", "WEATHER")
+    rows = [(f"u{u}", typed[u % 3]) for u in range(users)]
+    return rows + [(f"u{u}", typed[0]) for u in range(users)] + [(f"u{u}", f"secret {u}") for u in range(users)]
+
+
+@pytest.mark.parametrize(
+    ("asked", "sigma", "threshold"),
+    [
+        ({"epsilon": 1, "delta": 1e-6}, 4.2974, 26.195),
+        ({"epsilon": 3, "delta": 1e-6}, 1.5665, 10.037),
+        ({"epsilon": 1, "delta": 1e-10}, 5.9237, 44.002),
+        ({"epsilon": 1, "delta": 1e-6, "neighbours": "replace-one"}, 6.077, 37.348),
+        ({"epsilon": 1, "delta": 1e-6, "counts": "users"}, 4.2974, 29.287),
+    ],
+)
+def test_known_answers(asked: dict[str, object], sigma: float, threshold: float) -> None:
+    parameters = Weighted(**({"counts": "none", "policy": "formula"} | asked)).plan().parameters  # type: ignore[arg-type]
+    assert parameters["sigma"] == pytest.approx(sigma, abs=6e-4)
+    assert parameters["threshold"] == pytest.approx(threshold, abs=6e-4)
+
+
+@pytest.mark.parametrize(("epsilon", "delta", "b"), [(1, 1e-6, 26.23), (3, 1e-6, 10.05), (1, 1e-10, 44.01)])
+def test_known_answers_of_the_learned_policy(epsilon: float, delta: float, b: float) -> None:
+    assert Weighted(epsilon, delta, counts="none").plan().parameters["threshold"] == pytest.approx(b, abs=6e-3)
+
+
+@POLICIES
+def test_shares_of_the_rounds_add_up(policy: str) -> None:
+    assert sum(policy_named(policy).shares) == ONE
+    assert float(policy_named(policy).variances[-1]) == pytest.approx(1, abs=2e-3)
+
+
+@POLICIES
+@settings(max_examples=50, deadline=None)
+@given(totals=st.lists(st.floats(-200, 200), min_size=1, max_size=50), after=st.integers(1, 11))
+def test_priorities_are_bounded_integers(policy: str, totals: list[float], after: int) -> None:
+    priorities = policy_named(policy).priorities(after, np.array(totals), 26.2, 4.3)
+    assert priorities.min() >= 0
+    assert priorities.max() <= LARGEST
+
+
+@settings(max_examples=100, deadline=None)
+@given(
+    st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=25, unique=True), min_size=1, max_size=30),
+    st.integers(0, 2**32),
+)
+def test_no_user_is_heavier_than_the_noise_is_for(held: list[list[int]], seed: int) -> None:
+    """Σw² ≤ UNIT² in integers, for every user and any priorities."""
+    holdings = Holdings(
+        np.array([user for users in held for user in users], np.int32), np.array([len(users) for users in held])
+    )
+    p = np.random.default_rng(seed).integers(1, LARGEST + 1, len(held))
+    weights = _weights(holdings, p)
+    lengths: dict[int, int] = {}
+    for user, weight in zip(holdings.users.tolist(), weights.tolist(), strict=True):
+        lengths[user] = lengths.get(user, 0) + weight**2
+    assert max(lengths.values()) <= UNIT**2
+    assert min(lengths.values()) > 0.9 * UNIT**2  # and little is given away
+
+
+def test_a_user_keeps_a_uniform_choice_of_her_items() -> None:
+    """Ten items, two kept, 3,000 times: chi-square with 9 degrees of freedom, a false alarm once in 10^5."""
+    source = Source(bytes(32))
+    holdings = Holdings(np.zeros(10, np.int32), np.ones(10, np.int64))
+    kept = np.sum([holdings.bounded(2, source).degrees for _ in range(3000)], axis=0)
+    assert kept.sum() == 6000
+    assert ((kept - 600) ** 2 / 600).sum() < 40.8
+
+
+def test_others_keep_what_they_have() -> None:
+    holdings = Holdings(np.array([0, 1, 0, 0, 2, 1], np.int32), np.array([2, 1, 2, 1]))
+    bounded = holdings.bounded(2, Source(bytes(32)))
+    assert np.bincount(bounded.users).tolist() == [2, 2, 1]
+    assert bounded.degrees.sum() == 5
+
+
+def exact_pass(count_of_ones: int, sigma: float, threshold: float) -> float:
+    """One round, one item held by so many users with nothing else: P(count + N(0, σ²) ≥ threshold)."""
+    return 0.5 * (1 - erf((threshold - count_of_ones) / (sigma * sqrt(2))))
+
+
+def test_an_item_is_named_as_often_as_the_normal_tail_says() -> None:
+    """With equal weights in all rounds the sum is one Gaussian: compare at the first look that counts."""
+    from searchveil.publish.priorities import ByFormula
+
+    policy = ByFormula((ONE,), (ONE,))
+    n, sigma, threshold, copies = 20, 4.0, 24.0, 60_000
+    holdings = Holdings(np.arange(n * copies, dtype=np.int32), np.full(copies, n))
+    named = select(
+        holdings,
+        policy=policy,
+        threshold=threshold,
+        sigma=sigma,
+        account=GaussianAccount(sigma, "add-remove"),
+        share=Fraction(1),
+        source=Source(bytes(range(32))),
+    )
+    expected = copies * exact_pass(n, sigma, threshold + 0.5 / UNIT)
+    assert abs(len(named.items) - expected) < 4.5 * sqrt(expected)
+
+
+def test_delta_of_a_lone_item_is_within_its_bound() -> None:
+    """One user, one item that nobody else has, one round: P(named) exactly, against what the proof allows."""
+    asked = Weighted(1, 1e-6, counts="none", candidates_per_user=1)
+    b, sigma = asked.plan().parameters["threshold"], asked.plan().parameters["sigma"]
+    assert exact_pass(1, sigma, b) <= 0.3e-6 + exp(1) * exact_pass(0, sigma, b) + 0.7e-6
+
+
+def test_what_many_share_is_named_and_secrets_are_not(engine: Engine) -> None:
+    release = Weighted(2, 1e-6).release(log_of(engine, crowd(300)), source=keyed(b"1"))
+    (row,) = release.table.to_pylist()
+    assert row["query"] == "weather"
+    assert abs(row["count"] - 300) < 150
+    assert release.guarantee.epsilon == 2
+
+
+def test_a_user_of_three_spellings_counts_once(engine: Engine) -> None:
+    rows = [(f"u{u}", text) for u in range(40) for text in ("news", "News", "NEWS ")]
+    others = [(f"u{u}", f"own {u}") for u in range(40)]
+    asked = Weighted(60, 0.5, counts="score")
+    (row,) = [
+        row
+        for row in asked.release(log_of(engine, rows + others), source=keyed(b"2")).table.to_pylist()
+        if row["query"] == "news"
+    ]
+    assert 0 < row["score"] < 41  # at most one unit of weight for each user, whatever she typed
+
+
+def test_scores_and_sets_cost_no_more(duckdb_engine: Engine) -> None:
+    log = log_of(duckdb_engine, crowd(400))
+    assert Weighted(2, 1e-6, counts="none").release(log, source=keyed(b"3")).table.column_names == ["query"]
+    assert Weighted(2, 1e-6, counts="score").release(log, source=keyed(b"3")).table.column_names == ["query", "score"]
+
+
+def test_a_pool_names_nothing_else(duckdb_engine: Engine, tmp_path_factory: pytest.TempPathFactory) -> None:
+    folder = tmp_path_factory.mktemp("pool")
+    (folder / "queries.txt").write_text("weather\nnever searched\n" + "\n".join(f"public {i}" for i in range(50)))
+    pool = QueryPool.from_file(folder / "queries.txt", folder / "pool.parquet")
+    asked = Weighted(2, 1e-6, pool=pool)
+    assert asked.plan().parameters["threshold"] < Weighted(2, 1e-6).plan().parameters["threshold"]
+    table = asked.release(log_of(duckdb_engine, crowd(300)), source=keyed(b"4")).table
+    names = {str(name) for name in table["query"].to_pylist()}
+    assert "weather" in names
+    assert not any(name.startswith("secret") for name in names)
+
+
+def test_unheld_items_of_a_pool_get_noise_too() -> None:
+    """Drawing for held items only would tell which are held: with a low threshold unheld ones are named as often."""
+    from searchveil.publish.priorities import ByFormula
+
+    holdings = Holdings(np.zeros(0, np.int32), np.zeros(4000, np.int64))
+    named = select(
+        holdings,
+        policy=ByFormula((ONE,), (ONE,)),
+        threshold=4.0,
+        sigma=4.0,
+        account=GaussianAccount(4.0, "add-remove"),
+        share=Fraction(1),
+        source=Source(bytes(32)),
+    )
+    assert abs(len(named.items) - 4000 * exact_pass(0, 4.0, 4.0)) < 120
+
+
+@pytest.mark.parametrize("item", ["keyword", "click", "url", "pair"])
+def test_every_item(engine: Engine, item: str) -> None:
+    table = pa.table(
+        {
+            "user": [f"u{u}" for u in range(200) for _ in range(2)],
+            "query": ["red shoes", "blue shoes"] * 200,
+            "url": ["a.example", "b.example"] * 200,
+            "time": pa.array(range(0, 400 * 10**6, 10**6), pa.timestamp("us")),
+        }
+    )
+    log = SearchLog(engine.load(table), engine)
+    release = Weighted(3, 1e-6, item=item).release(log, source=keyed(b"5"))
+    assert release.table.num_rows >= 1
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"counts": "all"},
+        {"policy": "guess"},
+        {"neighbours": "none"},
+        {"count_share": 1.5},
+        {"counts": "none", "count_share": 0.1},
+        {"candidates_per_user": 0},
+    ],
+)
+def test_nonsense_is_refused(wrong: dict[str, object]) -> None:
+    with pytest.raises(InputError):
+        Weighted(1, 1e-6, **wrong)  # type: ignore[arg-type]
