@@ -241,7 +241,9 @@ def test_a_pool_is_not_made_from_what_nothing_protects(searchveil: Any, tmp_path
         refused = searchveil("pool", "--release", f"r{number}", "--out", "pool.parquet")
         assert_refused(refused, f"r{number} is not differentially private", "--queries")
     (tmp_path / "r0" / "guarantee.json").unlink()
-    assert_refused(searchveil("pool", "--release", "r0", "--out", "pool.parquet"), "guarantee.json", "--queries")
+    assert_refused(
+        searchveil("pool", "--release", "r0", "--out", "pool.parquet"), "r0 is no release folder", "guarantee.json"
+    )
     assert not (tmp_path / "pool.parquet").exists()
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from searchveil.cli import main
+from searchveil.cli import answer
 from searchveil.privacy import safelog
 
 TABLE_3_8 = [(1, 0.43), (2, 0.85), (4, 1.71), (10, 4.27), (80, 34.18)]  # q_f = c_f and ε, at K = b = 10
@@ -30,7 +30,7 @@ def plan(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
     def planned(*arguments: object) -> dict[str, Any]:
         monkeypatch.setattr(sys, "argv", ["searchveil", "plan", *map(str, arguments), "--json"])
         with pytest.raises(SystemExit) as done:
-            main()
+            answer()
         said = capsys.readouterr()
         assert (done.value.code, said.err) == (0, "")
         record: dict[str, Any] = json.loads(said.out)

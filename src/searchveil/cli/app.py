@@ -200,11 +200,10 @@ def release(
 ) -> None:
     """Make a release folder that can be handed out."""
     from searchveil.cli import show
-    from searchveil.publish.folder import check_writable
+    from searchveil.publish.folder import claimed
 
     mechanism = how.build(how.assumption)
-    check_writable(Path(out), table)  # before anything is paid
-    with show.steps() as step:
+    with show.steps() as step, claimed(Path(out), table):  # before anything is paid
         step("reading the log")
         opened = reading.read(log)
         made = mechanism.release(opened, ledger=budget.open(), progress=step)
@@ -320,6 +319,8 @@ def evaluate(
     for opened in (log, asked):
         if opened is not None:
             show.problems(opened)
+    if result.doubt is not None:
+        typer.echo(f"searchveil: {result.doubt}", err=True)
     if json:
         found = result.to_json()
         found.pop("charts")  # long lists, which the page draws

@@ -1,7 +1,8 @@
 """What an engine must be able to do beyond what ibis already makes the same everywhere."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple
 
 import ibis.expr.types as ir
@@ -35,12 +36,25 @@ class Engine(ABC):
     def stage(self, table: ir.Table) -> ir.Table:
         """Compute once and keep inside the engine (spilling to disk where needed), for tables that are read again."""
 
+    def number(self, table: ir.Table, name: str, by: Sequence[str]) -> ir.Table:
+        """Give each row a number from 0 on, and keep the table. No two rows may agree in the columns `by`.
+
+        The numbers follow an order of these columns, so that they are the same if an engine computes the table again.
+        """
+        import ibis
+
+        return self.stage(table.mutate(**{name: ibis.row_number().over(ibis.window(order_by=list(by)))}))
+
     @abstractmethod
     def fast_hash(self, values: Sequence[ir.Value], seed: int) -> ir.IntegerColumn:
         """A 64-bit hash under a seed: quick, not cryptographic, different from engine to engine.
 
         Good enough only for a choice that depends on one user's own history.
         """
+
+    @abstractmethod
+    def is_utf8(self, text: ir.StringValue) -> ir.BooleanValue:
+        """Whether a text as a file holds it is one; an engine that reads no other may fail instead."""
 
     def prefilter(self, rows: ir.Table, hashed: str, per_user: int) -> ir.Table:
         """Optionally drop rows that cannot be among a user's `per_user` smallest hashes; never any other."""
@@ -52,6 +66,11 @@ class Engine(ABC):
         None if there is no quick way. Rows without a time may be left out.
         """
         return None
+
+    @contextmanager
+    def sharing_memory(self) -> Iterator[None]:
+        """While large things are worked out beside it in this process, the engine keeps to a smaller part of memory."""
+        yield
 
     def load(self, table: pa.Table) -> ir.Table:
         """Bring a small Arrow table into the engine."""

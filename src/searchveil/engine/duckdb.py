@@ -1,15 +1,27 @@
 """The embedded engine: one process, all cores, spills to disk when the log is larger than memory."""
 
-import tempfile
-from collections.abc import Sequence
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from itertools import count
+from pathlib import Path
 
 import ibis
 import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
 
 from searchveil.engine.base import EarlyRows, Engine, Look
+from searchveil.engine.size import memory_in_bytes
 from searchveil.errors import InputError
+from searchveil.scratch import Scratch
+
+# A query or a path must not make DuckDB fetch and run code from the network.
+SETTINGS = {
+    "autoinstall_known_extensions": "false",
+    "autoload_known_extensions": "false",
+    "preserve_insertion_order": "false",
+    "lambda_syntax": "ENABLE_SINGLE_ARROW",  # ibis 12 writes lambdas the way DuckDB 2 deprecates
+}
 
 
 @ibis.udf.scalar.builtin(name="hash")  # type: ignore[untyped-decorator]
@@ -28,38 +40,61 @@ def _bit_count(bits) -> dt.int64: ...  # type: ignore[no-untyped-def]
 def _earliest(time, n) -> dt.Array(dt.timestamp): ...  # type: ignore[no-untyped-def,valid-type]
 
 
+UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")  # as DuckDB writes its settings
+SHARED_MEMORY = 2_000_000_000  # bytes
+
+
+def not_a_pattern(path: str) -> str:
+    """A path as DuckDB takes it for itself: it would read log1.parquet for log[1].parquet."""
+    if "://" in path or not any(mark in path for mark in "*?["):
+        return path
+    if "\\" in path:  # nothing escapes it
+        raise InputError(f"{path}: a name with a backslash and one of * ? [ in it cannot be read; rename it")
+    inside = "/**/*.parquet" if Path(path).is_dir() else ""
+    return re.sub(r"([*?[])", r"[\1]", path) + inside
+
+
 class DuckDBEngine(Engine):
     name = "duckdb"
 
     def __init__(self, *, memory: str | None = None, threads: int | None = None) -> None:
-        # The database lives in a temporary folder, so that staged tables and spills have one place and one end.
-        self._folder = tempfile.TemporaryDirectory(prefix="searchveil-", ignore_cleanup_errors=True)
-        self.connection = ibis.duckdb.connect(f"{self._folder.name}/engine.duckdb")
-        self._staged = count(1)
-        self.sql(f"set temp_directory = '{self._folder.name}/spill'")
-        self.sql("set preserve_insertion_order = false")
-        self.sql("set lambda_syntax = 'ENABLE_SINGLE_ARROW'")  # ibis 12 writes lambdas the way DuckDB 2 deprecates
+        settings: dict[str, str | int] = dict(SETTINGS)
+        self._limited = memory is not None
         if memory is not None:
-            try:
-                self.sql(f"set memory_limit = '{memory}'")
-            except Exception as problem:
-                self.close()
-                raise InputError(f"--memory {memory} is no size; write for example --memory 3GB") from problem
+            settings["memory_limit"] = f"{memory_in_bytes(memory)}B"
         if threads is not None:
-            self.sql(f"set threads = {threads}")
+            settings["threads"] = threads
+        # The database lives in a temporary folder, so that staged tables and spills have one place and one end.
+        self._folder = Scratch()
+        settings["temp_directory"] = str(self._folder.path / "spill")
+        self.connection = ibis.duckdb.connect(self._folder.path / "engine.duckdb", **settings)
+        self._staged = count(1)
 
     def sql(self, statement: str) -> None:
         self.connection.con.execute(statement)
 
     def read_parquet(self, paths: Sequence[str]) -> ir.Table:
-        return self.connection.read_parquet(list(paths))
+        for path in paths:
+            if "://" in path and not path.startswith("file://"):
+                raise InputError(
+                    f"{path}: DuckDB reads files of this machine only, for it would download what reads others; copy "
+                    "it here first, or add --engine spark"
+                )
+        return self.connection.read_parquet([not_a_pattern(path) for path in paths])
 
     def stage(self, table: ir.Table) -> ir.Table:
         return self.connection.create_table(f"staged_{next(self._staged)}", table, temp=True)
 
+    def number(self, table: ir.Table, name: str, by: Sequence[str]) -> ir.Table:
+        """What is staged here is never computed again: any order will do, and sorting is saved."""
+        return self.stage(table.mutate(**{name: ibis.row_number()}))
+
     def fast_hash(self, values: Sequence[ir.Value], seed: int) -> ir.IntegerColumn:
         # The seed comes first: DuckDB folds the values in from left to right, so everything after it is mixed anew.
         return {2: _hash_3, 3: _hash_4}[len(values)](seed, *values)
+
+    def is_utf8(self, text: ir.StringValue) -> ir.BooleanValue:
+        return text.length() >= 0  # to count characters DuckDB decodes the text, which fails where it is not UTF-8
 
     def prefilter(self, rows: ir.Table, hashed: str, per_user: int) -> ir.Table:
         """One cheap pass bounds the hash of each user's last item to keep; rows above it need not be told apart.
@@ -98,6 +133,20 @@ class DuckDBEngine(Engine):
         some = flagged.filter(ibis.or_(*(flagged[name] for name in seen)))
         return EarlyRows(some, [cut.filter(cut[name].notnull()).select("user") for name in cuts])
 
+    @contextmanager
+    def sharing_memory(self) -> Iterator[None]:
+        """Unless the user has set a limit: staged tables fill whatever there is, though they do well on disk."""
+        usual = str(self.connection.con.sql("select current_setting('memory_limit')").fetchall()[0][0])
+        number, unit = usual.split()
+        if self._limited or float(number) * 1024 ** UNITS.index(unit) <= SHARED_MEMORY:
+            yield
+            return
+        self.sql(f"set memory_limit = '{SHARED_MEMORY}B'")
+        try:
+            yield
+        finally:
+            self.sql("reset memory_limit")
+
     def close(self) -> None:
         super().close()
-        self._folder.cleanup()
+        self._folder.close()
