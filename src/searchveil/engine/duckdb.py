@@ -41,7 +41,7 @@ def _earliest(time, n) -> dt.Array(dt.timestamp): ...  # type: ignore[no-untyped
 
 
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")  # as DuckDB writes its settings
-SHARED_MEMORY = 2_000_000_000  # bytes
+SHARED_MEMORY = 3_000_000_000  # bytes
 
 
 def not_a_pattern(path: str) -> str:
