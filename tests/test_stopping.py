@@ -43,6 +43,12 @@ else:
 """
 
 
+def _heed_signals() -> None:
+    """A shell without job control starts what runs in the background with these two ignored."""
+    for number in (signal.SIGINT, signal.SIGQUIT):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def at_work(scratch: Path, doing: str, grace: float = 60) -> subprocess.Popen[str]:
     """A process with a copy of rows and an engine in its temporary folder."""
     running = subprocess.Popen(
@@ -51,7 +57,7 @@ def at_work(scratch: Path, doing: str, grace: float = 60) -> subprocess.Popen[st
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
         encoding="utf-8",
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
+        preexec_fn=_heed_signals,
     )
     assert running.stdout is not None
     assert running.stdout.readline() == "working\n"

@@ -28,7 +28,7 @@ def tail(scale: float, distance: int) -> float:
 
 def test_the_default_calibration(tmp_path: Path) -> None:
     planned = plan(tmp_path, "--method", "zealous", *ONE, "--per-user", "2")
-    assert set(planned) == {"method", "item", "parameters", "guarantee"}
+    assert set(planned) == {"method", "item", "counts", "parameters", "guarantee"}
     assert (planned["method"], planned["item"]) == ("zealous", "query")
     assert planned["parameters"] == {
         "per_user": 2,

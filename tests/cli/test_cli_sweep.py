@@ -139,7 +139,9 @@ def test_a_log_of_ones_own_comes_with_the_warning(tmp_path: Path) -> None:
 def test_a_wrong_file_is_one_line_before_any_work(tmp_path: Path) -> None:
     file = experiment(tmp_path, DEMO + "[[mechanism]]\nmethod = 'zeal'\n")
     assert_refused(
-        run(tmp_path, "sweep", file, "--out", "out"), "experiment.toml:4: [[mechanism]] 1", "there are zealous"
+        run(tmp_path, "sweep", file, "--out", "out"),
+        "experiment.toml:4: [[mechanism]] 1",
+        "there are weighted, zealous",
     )
     assert_refused(run(tmp_path, "sweep", "gone.toml"), "gone.toml", "cannot be read")
     assert_refused(run(tmp_path, "sweep", experiment(tmp_path, MANY), "--workers", "0"), "--workers must be at least 1")

@@ -354,6 +354,8 @@ class Ledger:
 
     def _entries(self, file: sqlite3.Connection) -> list[Entry]:
         """All of them, or a complaint: no entry may be missing, and none may cost less than it did."""
+        if not file.in_transaction:  # one state of the file for both questions: another process may be paying
+            file.execute("BEGIN")
         entries: list[Entry] = []
         for row in map(dict, file.execute("SELECT * FROM entry ORDER BY id")):
             if row["seal"] != _seal(entries[-1].seal if entries else self.seal, row):
