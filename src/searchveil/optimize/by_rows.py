@@ -12,6 +12,8 @@ import numpy as np
 import numpy.typing as npt
 from scipy import sparse
 
+from searchveil.cores import usable_cores
+
 Floats = npt.NDArray[Any]  # in double or single precision
 WORTH_A_THREAD = 100_000  # entries; with fewer, handing out the work takes as long as the work
 BLOCK = 2**16  # entries to gather at once
@@ -26,7 +28,7 @@ class ByRows:
     @classmethod
     def of(cls, matrix: Any) -> "ByRows":
         whole = sparse.csr_array(matrix)
-        several = max(1, min(_cores(), whole.nnz // WORTH_A_THREAD))
+        several = max(1, min(usable_cores(), whole.nnz // WORTH_A_THREAD))
         cuts = np.searchsorted(whole.indptr, np.arange(1, several) * (whole.nnz / several))
         return cls(tuple(_between(whole, first, last) for first, last in _pairs([0, *cuts, whole.shape[0]])))
 
@@ -77,11 +79,6 @@ def _largest(part: Any, values: Floats, times_entry: bool) -> Floats:
 
 def _pairs(edges: Iterable[int]) -> Iterable[tuple[int, int]]:
     return ((first, last) for first, last in itertools.pairwise(edges) if first < last)
-
-
-def _cores() -> int:
-    """Those that this process may use; not every system can tell."""
-    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 @cache

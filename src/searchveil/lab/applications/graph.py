@@ -1,6 +1,7 @@
 """The click graph: queries and urls joined by clicks, queries joined by transitions; and random walks on it."""
 
 from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Any
 from weakref import WeakKeyDictionary
@@ -11,6 +12,7 @@ import numpy as np
 import pyarrow as pa
 from scipy import sparse
 
+from searchveil.cores import usable_cores
 from searchveil.engine import Engine
 from searchveil.lab.applications.ranking import Floats, Ints, best_first
 from searchveil.lab.view import KEYS, View
@@ -156,15 +158,21 @@ def walk_ends(
     """
     nodes = step.links.shape[0]
     last = step.links[:, first_end:]
-    for begin in range(0, len(starts), block):
-        some = starts[begin : begin + block]
+
+    def ends(some: Ints) -> Matrix:
         here = sparse.csr_array((np.ones(len(some)), (np.arange(len(some)), some)), shape=(len(some), nodes))
         for _ in range(steps - 1):
             here = _full_where_crowded(step.take(here))
-        here = sparse.csr_array(step.take_to(here, last))
-        for i in range(len(some)):
-            row = slice(here.indptr[i], here.indptr[i + 1])
-            yield here.data[row], here.indices[row]
+        return sparse.csr_array(step.take_to(here, last))
+
+    blocks = [starts[begin : begin + block] for begin in range(0, len(starts), block)]
+    cores = usable_cores()
+    with ThreadPoolExecutor(cores) as threads:  # SciPy lets go of the interpreter while it multiplies
+        for begin in range(0, len(blocks), cores):  # no more at a time: the ends of one block can fill 100 MB
+            for there in threads.map(ends, blocks[begin : begin + cores]):
+                for i in range(there.shape[0]):
+                    row = slice(there.indptr[i], there.indptr[i + 1])
+                    yield there.data[row], there.indices[row]
 
 
 def _full_where_crowded(here: Matrix) -> Matrix:

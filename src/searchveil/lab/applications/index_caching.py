@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
+from weakref import WeakKeyDictionary
 
 import ibis
 import ibis.expr.types as ir
@@ -13,6 +14,8 @@ import pyarrow as pa
 from searchveil.lab.applications.ranking import Floats, Ints
 from searchveil.lab.testset import TestSet
 from searchveil.lab.view import View
+
+_counted: "WeakKeyDictionary[View, ir.Table]" = WeakKeyDictionary()
 
 
 @dataclass(frozen=True)
@@ -65,11 +68,19 @@ class IndexCaching:
             numbers = pa.array(list(self.documents.values()), pa.int64())
             given = original.engine.load(pa.table({"keyword": keywords, "documents": numbers}))
             return given.filter(given["documents"] > 0)
+        share = self.collection / max(1, original.engine.value(original.tables["query"].count()))
+        containing = _queries_with_keyword(original)
+        return containing.select("keyword", documents=(containing["queries"] * share).ceil().cast("int64"))
+
+
+def _queries_with_keyword(original: View) -> ir.Table:
+    """How many different queries contain each keyword: the same for every view that is compared, so counted once."""
+    if original not in _counted:
         queries = original.tables["query"]
-        share = self.collection / max(1, original.engine.value(queries.count()))
         words = queries.select(keyword=queries["query"].re_split(r"\s+").unique().unnest())
         containing = words.filter(words["keyword"] != "").group_by("keyword").agg(queries=ibis._.count())
-        return containing.select("keyword", documents=(containing["queries"] * share).ceil().cast("int64"))
+        _counted[original] = original.engine.stage(containing)
+    return _counted[original]
 
 
 def fill(scores: Floats, sizes: Ints, room: int) -> npt.NDArray[np.bool_]:
