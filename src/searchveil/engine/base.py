@@ -56,6 +56,10 @@ class Engine(ABC):
     def is_utf8(self, text: ir.StringValue) -> ir.BooleanValue:
         """Whether a text as a file holds it is one; an engine that reads no other may fail instead."""
 
+    @abstractmethod
+    def trace(self, cell: ir.Value) -> ir.IntegerValue:
+        """A number that cannot be told without decoding the cell; the cheapest."""
+
     def prefilter(self, rows: ir.Table, hashed: str, per_user: int) -> ir.Table:
         """Optionally drop rows that cannot be among a user's `per_user` smallest hashes; never any other."""
         return rows

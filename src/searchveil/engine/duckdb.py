@@ -32,6 +32,14 @@ def _hash_3(a, b, c) -> dt.uint64: ...  # type: ignore[no-untyped-def]
 def _hash_4(a, b, c, d) -> dt.uint64: ...  # type: ignore[no-untyped-def]
 
 
+@ibis.udf.scalar.builtin(name="hash")  # type: ignore[untyped-decorator]
+def _hash_1(a) -> dt.uint64: ...  # type: ignore[no-untyped-def]
+
+
+@ibis.udf.scalar.builtin(name="strlen")  # type: ignore[untyped-decorator]
+def _bytes_of(text) -> dt.int64: ...  # type: ignore[no-untyped-def]
+
+
 @ibis.udf.scalar.builtin(name="bit_count")  # type: ignore[untyped-decorator]
 def _bit_count(bits) -> dt.int64: ...  # type: ignore[no-untyped-def]
 
@@ -94,7 +102,10 @@ class DuckDBEngine(Engine):
         return {2: _hash_3, 3: _hash_4}[len(values)](seed, *values)
 
     def is_utf8(self, text: ir.StringValue) -> ir.BooleanValue:
-        return text.length() >= 0  # to count characters DuckDB decodes the text, which fails where it is not UTF-8
+        return ibis.literal(True)  # DuckDB checks texts when it decodes them, and fails where one is not UTF-8
+
+    def trace(self, cell: ir.Value) -> ir.IntegerValue:
+        return _bytes_of(cell) if cell.type().is_string() else _hash_1(cell)
 
     def prefilter(self, rows: ir.Table, hashed: str, per_user: int) -> ir.Table:
         """One cheap pass bounds the hash of each user's last item to keep; rows above it need not be told apart.

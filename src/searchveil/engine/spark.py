@@ -109,6 +109,9 @@ class SparkEngine(Engine):
     def is_utf8(self, text: ir.StringValue) -> ir.BooleanValue:
         return _is_valid_utf8(text)
 
+    def trace(self, cell: ir.Value) -> ir.IntegerValue:
+        return cell.length() if cell.type().is_string() else cell.hash()
+
     def close(self) -> None:
         for frame in self._kept:
             frame.unpersist()

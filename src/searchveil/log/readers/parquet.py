@@ -76,10 +76,7 @@ def _faults(cells: dict[str, Cell], engine: Engine) -> dict[str, ir.BooleanValue
 
 def _count(table: ir.Table, reasons: Iterable[str], engine: Engine, where: str) -> tuple[Problem, ...]:
     # Something of every cell, or an engine may not look at columns whose statistics tell enough.
-    cells = [table[column] for column in table.columns if column != "fault"]
-    seen = {
-        f"seen_{i}": (cell.length() if cell.type().is_string() else cell.hash()).max() for i, cell in enumerate(cells)
-    }
+    seen = {f"seen_{column}": engine.trace(table[column]).max() for column in table.columns if column != "fault"}
     try:
         counts = engine.fetch(table.group_by("fault").agg(rows=table.count(), **seen)).to_pylist()
     except Exception as problem:
