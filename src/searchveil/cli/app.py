@@ -20,7 +20,7 @@ from searchveil.errors import InputError
 app = typer.Typer(
     help="Publish web search logs without publishing the people in them.",
     no_args_is_help=True,
-    add_completion=False,
+    add_completion=True,
     pretty_exceptions_enable=False,
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode="markdown",
