@@ -17,7 +17,7 @@ from searchveil.log import SearchLog
 from searchveil.privacy.gaussian import GaussianAccount
 from searchveil.privacy.noise import Source
 from searchveil.publish.priorities import LARGEST, ONE, policy_named
-from searchveil.publish.rounds import UNIT, Holdings, _weights, select
+from searchveil.publish.rounds import UNIT, Holdings, _divisors, _weights, select
 from searchveil.publish.weighted import Weighted
 
 POLICIES = pytest.mark.parametrize("policy", ["learned", "formula"])
@@ -80,8 +80,9 @@ def test_no_user_is_heavier_than_the_noise_is_for(held: list[list[int]], seed: i
     holdings = Holdings(
         np.array([user for users in held for user in users], np.int32), np.array([len(users) for users in held])
     )
-    p = np.random.default_rng(seed).integers(1, LARGEST + 1, len(held))
-    weights = _weights(holdings, p)
+    p = np.random.default_rng(seed).integers(1, LARGEST + 1, len(held)).astype(np.float64)
+    divisors = _divisors(holdings, p)
+    weights = np.concatenate([_weights(run, p, divisors).astype(np.int64) for run in holdings.runs])
     lengths: dict[int, int] = {}
     for user, weight in zip(holdings.users.tolist(), weights.tolist(), strict=True):
         lengths[user] = lengths.get(user, 0) + weight**2

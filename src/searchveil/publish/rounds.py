@@ -4,18 +4,27 @@ Each user spreads an L2 budget over her active items by their priorities; the to
 noisy totals are added up over the rounds and compared with one threshold. docs/guarantees.md#weighted proves it.
 """
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
+from itertools import pairwise
 from math import ceil
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
+from searchveil.cores import usable_cores
 from searchveil.privacy.gaussian import GaussianAccount
 from searchveil.privacy.noise import Integers, Source
 from searchveil.publish.priorities import LARGEST, ONE, Policy
 
 UNIT = 1 << 12  # a weight of one, in the integers that are added up
+RUN = 1 << 21  # pairs of users and items that are worked on at once
+
+Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
@@ -28,12 +37,22 @@ class Holdings:
     def only(self, items: npt.NDArray[np.bool_]) -> "Holdings":
         return Holdings(self.users[np.repeat(items, self.degrees)], self.degrees[items])
 
+    @cached_property
+    def runs(self) -> list["Run"]:
+        """The items in runs of about RUN pairs: what is computed of one fits into a cache, and cores share them."""
+        ends = np.cumsum(self.degrees)
+        pairs = len(self.users)
+        cuts = np.searchsorted(ends, np.arange(RUN, pairs, RUN), side="right")
+        edges = np.unique(np.concatenate([[0], cuts, [len(ends)]])).tolist()
+        starts = np.concatenate([[0], ends])[edges].tolist()
+        return [
+            Run(slice(*items), self.users[slice(*places)], self.degrees[slice(*items)])
+            for items, places in zip(pairwise(edges), pairwise(starts), strict=True)
+        ]
+
     def totals(self, parts: Integers) -> Integers:
         """The sum over each item's holders."""
-        running = np.concatenate([[0], np.cumsum(parts)])
-        ends = np.cumsum(self.degrees)
-        total: Integers = running[ends] - running[ends - self.degrees]
-        return total
+        return _sums(parts, self.degrees)
 
     def bounded(self, most: int, source: Source) -> "Holdings":
         """At most so many items of each user, a uniform choice that depends on nothing but her own number of items."""
@@ -59,6 +78,43 @@ def _shuffled_within(users: npt.NDArray[np.int32], source: Source) -> Integers:
         order = np.argsort(keys)
         if np.all(keys[order[1:]] != keys[order[:-1]]):
             return order
+
+
+@dataclass(frozen=True)
+class Run:
+    """Neighbouring items with their holders."""
+
+    items: slice
+    users: npt.NDArray[np.int32]
+    degrees: Integers
+
+    def spread(self, of_items: Floats) -> Floats:
+        """The item's number for each of its holders."""
+        return np.repeat(of_items[self.items], self.degrees)
+
+
+def _by_user(holdings: Holdings, of_pairs: Callable[[Run], Floats]) -> Floats:
+    """The sum over each user's items of a number for each pair, on all cores."""
+    users = int(holdings.users.max(initial=-1)) + 1
+
+    def add_up(some: list[Run]) -> Floats:
+        sums = np.zeros(users)
+        for run in some:
+            sums += np.bincount(run.users, weights=of_pairs(run), minlength=users)
+        return sums
+
+    cores = usable_cores()
+    with ThreadPoolExecutor(cores) as threads:  # NumPy lets go of the interpreter meanwhile
+        shares = threads.map(add_up, [holdings.runs[core::cores] for core in range(cores)])
+        return sum(shares, start=np.zeros(users))
+
+
+def _sums(parts: npt.NDArray[Any], degrees: Integers) -> npt.NDArray[Any]:
+    """Of each item's run of parts."""
+    running = np.concatenate([[0], np.cumsum(parts)])
+    ends = np.cumsum(degrees)
+    sums: npt.NDArray[Any] = running[ends] - running[ends - degrees]
+    return sums
 
 
 @dataclass(frozen=True)
@@ -88,7 +144,7 @@ def select(
     priorities = np.full(len(items), LARGEST, np.int64)
     named: list[tuple[Integers, Integers]] = []
     for done, (part, evidence) in enumerate(zip(policy.shares, policy.evidence, strict=True), 1):
-        weights = holdings.totals(_weights(holdings, priorities))
+        weights = total_weights(holdings, priorities)
         spent = share * Fraction(part, ONE)
         noisy = account.measure(weights, squared_length=UNIT * UNIT, share=spent, source=source)
         totals = totals + evidence * noisy
@@ -102,17 +158,35 @@ def select(
     return Named(*(np.concatenate(parts) for parts in zip(*named, strict=True)))
 
 
-def _weights(holdings: Holdings, priorities: Integers) -> Integers:
-    """w = ⌊UNIT·p/⌈√Σp²⌉⌋ for each pair of user and item; Σw² over a user's items is at most UNIT², exactly."""
-    p = np.repeat(priorities, holdings.degrees)
-    if not len(p):
-        return p
-    # Sums of squares stay below 2^53, where floats are whole numbers: 2^30 each, and far fewer than 2^23 items a user.
-    squares = np.bincount(holdings.users, weights=(p * p).astype(np.float64))
+def total_weights(holdings: Holdings, priorities: Integers) -> Integers:
+    """The sum of the weights that an item's holders give it."""
+    totals = np.zeros(len(holdings.degrees), np.int64)
+    scaled = priorities.astype(np.float64)
+    divisors = _divisors(holdings, scaled)
+
+    def weigh(run: Run) -> Floats:
+        weights = _weights(run, scaled, divisors)
+        totals[run.items] = _sums(weights, run.degrees).astype(np.int64)
+        return weights * weights
+
+    if _by_user(holdings, weigh).max(initial=0) > UNIT * UNIT:
+        raise AssertionError("a user's weights are longer than the noise is for")
+    return totals
+
+
+# Floats are exact here: all are whole numbers below 2^53, for a squared priority is at most 2^30 and a user has far
+# fewer than 2^23 items. A quotient that is no whole number is at least 2^-27 away from one, and is not rounded to it.
+
+
+def _divisors(holdings: Holdings, priorities: Floats) -> Floats:
+    """⌈√Σp²⌉ over each user's items."""
+    squares = _by_user(holdings, lambda run: run.spread(priorities * priorities))
     roots = np.ceil(np.sqrt(squares))
     roots += roots * roots < squares
-    weights: Integers = (UNIT * p) // np.maximum(roots, 1).astype(np.int64)[holdings.users]
-    lengths = np.bincount(holdings.users, weights=(weights * weights).astype(np.float64))
-    if lengths.max() > UNIT * UNIT:
-        raise AssertionError("a user's weights are longer than the noise is for")
+    return np.maximum(roots, 1)
+
+
+def _weights(run: Run, priorities: Floats, divisors: Floats) -> Floats:
+    """w = ⌊UNIT·p/⌈√Σp²⌉⌋ for each pair of user and item; Σw² over a user's items is at most UNIT², exactly."""
+    weights: Floats = np.floor(UNIT * run.spread(priorities) / divisors[run.users])
     return weights

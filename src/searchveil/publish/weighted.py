@@ -12,8 +12,8 @@ from math import exp, isqrt, sqrt
 from typing import Any, ClassVar, Literal, get_args
 
 import ibis
-import ibis.expr.types as ir
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
@@ -112,17 +112,14 @@ class Weighted(Mechanism):
         item_named(self.item).check(log)
 
     def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Mapping[str, pa.Table]:
-        item, engine, calibration = item_named(self.item), log.engine, self._calibration
+        item, calibration = item_named(self.item), self._calibration
         progress("gathering who holds what")
-        items = _numbered(log, item, self.pool)
-        fetched = engine.fetch(items.select("id", "holders"))
-        ids, holdings = _holdings(fetched)
-        del fetched
+        texts, holdings = _gather(log, item, self.pool)
         progress(f"keeping up to {self.candidates_per_user} items of each user")
         holdings = holdings.bounded(self.candidates_per_user, source)
         if self.pool is None:  # an item that nobody keeps must never be named
             kept = holdings.degrees > 0
-            ids, holdings = ids[kept], holdings.only(kept)
+            texts, holdings = texts.filter(pa.array(kept)), holdings.only(kept)
         progress(f"{calibration.policy.rounds} rounds of noisy weights")
         account = GaussianAccount(calibration.account_sigma, self.neighbours)
         named = select(
@@ -134,14 +131,14 @@ class Weighted(Mechanism):
             share=calibration.set_share,
             source=source,
         )
-        published: dict[str, pa.Array[Any]] = {"id": pa.array(ids[named.items])}
+        published = texts.take(named.items)
         if self.counts == "users":
             progress("counting users")
             counts = _noisy_counts(holdings, named, account, 1 - calibration.set_share, source)
-            published["count"] = pa.array(counts)
+            published = published.append_column("count", pa.array(counts))
         elif self.counts == "score":
-            published["score"] = pa.array(named.scores / (UNIT * ONE))
-        return {"data": _with_texts(items, item, pa.table(published), log)}
+            published = published.append_column("score", pa.array(named.scores / (UNIT * ONE)))
+        return {"data": _in_order(published, item.columns)}
 
 
 @dataclass(frozen=True)
@@ -182,34 +179,54 @@ class Calibration:
         return cls(policy, account_sigma, set_share, variance, threshold)
 
 
-def _numbered(log: SearchLog, item: Item, pool: QueryPool | None) -> ir.Table:
-    """Every item with a number of its own and the users who hold it, each once, as small integers."""
+def _gather(log: SearchLog, item: Item, pool: QueryPool | None) -> tuple[pa.Table, Holdings]:
+    """Every item, and beside it the users who hold it, each once, as small integers."""
     columns, engine = list(item.columns), log.engine
-    users = log.table.select("user").distinct()
-    codes = engine.number(users, "holder", ["user"])
-    rows = item.rows(log)
-    numbered = rows.join(codes, "user")
-    held = numbered.select(*columns, holder=numbered["holder"].cast("int32"))
-    spelled = engine.stage(held.group_by(columns).agg(holders=held["holder"].collect(distinct=True)))
-    as_typed = spelled.mutate(**{f"typed_{column}": spelled[column] for column in columns})
-    normal = item.not_blank(engine.stage(item.finish(as_typed, log.normalization)))
-    # Few texts have several spellings: only these are grouped again, so that a user of several holds the item once.
+    codes = engine.number(log.table.select("user").distinct(), "holder", ["user"])
+    rows = item.rows(log).join(codes, "user")
+    held = rows.select(*columns, holder=rows["holder"].cast("int32"))
+    typed = held.group_by(columns).agg(holders=held["holder"].collect(distinct=True))
+    as_typed = typed.mutate(**{f"typed_{column}": typed[column] for column in columns})
+    normal = item.finish(as_typed, log.normalization)
     differs = ibis.or_(*(normal[column] != normal[f"typed_{column}"] for column in columns))
-    shared = engine.stage(normal.filter(differs).select(*columns).distinct())
-    several = normal.semi_join(shared, columns)
-    merged = several.group_by(columns).agg(spellings=several["holders"].collect())
-    items = normal.anti_join(shared, columns).select(*columns, "holders")
-    items = items.union(merged.select(*columns, holders=merged["spellings"].flatten().unique()))
+    items = normal.select(*columns, "holders", differs=differs)
     if pool is not None:
-        items = pool.table(engine, log.normalization).left_join(items, columns).select(*columns, "holders")
-    return engine.number(items, "id", columns)
+        public = pool.table(engine, log.normalization)
+        items = public.left_join(engine.stage(items), columns).select(*columns, "holders", "differs")
+    return _merge_spellings(engine.fetch(items), columns)
 
 
-def _holdings(fetched: pa.Table) -> tuple[Integers, Holdings]:
-    holders: Any = fetched["holders"].combine_chunks()
-    degrees = pc.fill_null(pc.list_value_length(holders), 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    users = holders.flatten().to_numpy(zero_copy_only=False).astype(np.int32, copy=False)
-    return fetched["id"].to_numpy(), Holdings(users, degrees)
+def _merge_spellings(items: pa.Table, columns: list[str]) -> tuple[pa.Table, Holdings]:
+    """One row for each item. Blank ones go; a user of several spellings of an item holds it once."""
+    texts = items.select(columns)
+    blank = np.logical_or.reduce([_mask(pc.equal(texts[column], pa.scalar(""))) for column in columns])
+    # Few texts have several spellings: only these are looked at again.
+    respelled = texts.filter(items["differs"])
+    several = np.logical_and.reduce([_mask(pc.is_in(texts[column], respelled[column])) for column in columns]) & ~blank
+    again = items.filter(pa.array(several))
+    numbers = [np.asarray(again[column].combine_chunks().dictionary_encode().indices) for column in columns]
+    _, first, item_of = np.unique(np.stack(numbers), axis=1, return_index=True, return_inverse=True)
+    users, spellings = _lists(again["holders"])
+    pairs = np.unique(np.stack([np.repeat(item_of, spellings), users]), axis=1)
+    merged = Holdings(pairs[1].astype(np.int32), np.bincount(pairs[0], minlength=len(first)).astype(np.int64))
+    as_typed = ~several & ~blank
+    once = Holdings(*_lists(items["holders"])).only(as_typed)
+    together = pa.concat_tables([texts.filter(pa.array(as_typed)), again.select(columns).take(first)])
+    return together, Holdings(
+        np.concatenate([once.users, merged.users]), np.concatenate([once.degrees, merged.degrees])
+    )
+
+
+def _mask(where: Any) -> npt.NDArray[np.bool_]:
+    mask: npt.NDArray[np.bool_] = pc.fill_null(where, False).to_numpy()
+    return mask
+
+
+def _lists(holders: Any) -> tuple[npt.NDArray[np.int32], Integers]:
+    """What the lists hold, one after the other, and how long each is."""
+    lists = holders.combine_chunks()
+    degrees = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
+    return lists.flatten().to_numpy(zero_copy_only=False).astype(np.int32, copy=False), degrees
 
 
 def _noisy_counts(
@@ -233,13 +250,12 @@ def _noisy_counts(
     return counts
 
 
-def _with_texts(items: ir.Table, item: Item, named: pa.Table, log: SearchLog) -> pa.Table:
-    """The named items' texts beside what is published of them, in an order that tells nothing else."""
-    texts = log.engine.fetch(items.semi_join(log.engine.load(named.select(["id"])), "id").drop("holders"))
-    measured = [name for name in named.column_names if name != "id"]
-    columns = [*item.columns, *measured]
-    together = named.join(texts, "id").select(columns)
-    types = {name: pa.string() if name in item.columns else together.schema.field(name).type for name in columns}
+def _in_order(published: pa.Table, columns: tuple[str, ...]) -> pa.Table:
+    """Largest first, then by text: an order that tells nothing else."""
+    measured = [name for name in published.column_names if name not in columns]
+    types = {
+        name: published.schema.field(name).type if name in measured else pa.string() for name in published.column_names
+    }
     order: list[tuple[str, Literal["ascending", "descending"]]] = [(name, "descending") for name in measured]
-    order += [(name, "ascending") for name in item.columns]
-    return together.cast(pa.schema(types)).sort_by(order)
+    order += [(name, "ascending") for name in columns]
+    return published.cast(pa.schema(types)).sort_by(order)
