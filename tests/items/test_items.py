@@ -96,7 +96,7 @@ def test_items_are_found_by_name_and_unknown_ones_are_refused() -> None:
     assert item_named("query") is QUERY
     assert item_named(CLICK) is CLICK
     assert str(PAIR) == "pair"
-    with pytest.raises(InputError, match="no item 'ngram'; there are keyword, query, pair, click, url"):
+    with pytest.raises(InputError, match="no item 'ngram'; there are query, keyword, click, url, pair"):
         item_named("ngram")
 
 

@@ -11,6 +11,7 @@ import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
 
 from searchveil.engine.base import EarlyRows, Engine, Look
+from searchveil.engine.builtin import builtin
 from searchveil.engine.size import memory_in_bytes
 from searchveil.errors import InputError
 from searchveil.scratch import Scratch
@@ -22,18 +23,6 @@ SETTINGS = {
     "preserve_insertion_order": "false",
     "lambda_syntax": "ENABLE_SINGLE_ARROW",  # ibis 12 writes lambdas the way DuckDB 2 deprecates
 }
-
-
-@ibis.udf.scalar.builtin(name="hash")  # type: ignore[untyped-decorator]
-def _hash_3(a, b, c) -> dt.uint64: ...  # type: ignore[no-untyped-def]
-
-
-@ibis.udf.scalar.builtin(name="hash")  # type: ignore[untyped-decorator]
-def _hash_4(a, b, c, d) -> dt.uint64: ...  # type: ignore[no-untyped-def]
-
-
-@ibis.udf.scalar.builtin(name="hash")  # type: ignore[untyped-decorator]
-def _hash_1(a) -> dt.uint64: ...  # type: ignore[no-untyped-def]
 
 
 @ibis.udf.scalar.builtin(name="strlen")  # type: ignore[untyped-decorator]
@@ -99,13 +88,13 @@ class DuckDBEngine(Engine):
 
     def fast_hash(self, values: Sequence[ir.Value], seed: int) -> ir.IntegerColumn:
         # The seed comes first: DuckDB folds the values in from left to right, so everything after it is mixed anew.
-        return {2: _hash_3, 3: _hash_4}[len(values)](seed, *values)
+        return builtin("hash", 1 + len(values), dt.uint64)(seed, *values)
 
     def is_utf8(self, text: ir.StringValue) -> ir.BooleanValue:
         return ibis.literal(True)  # DuckDB checks texts when it decodes them, and fails where one is not UTF-8
 
     def trace(self, cell: ir.Value) -> ir.IntegerValue:
-        return _bytes_of(cell) if cell.type().is_string() else _hash_1(cell)
+        return _bytes_of(cell) if cell.type().is_string() else builtin("hash", 1, dt.uint64)(cell)
 
     def prefilter(self, rows: ir.Table, hashed: str, per_user: int) -> ir.Table:
         """One cheap pass bounds the hash of each user's last item to keep; rows above it need not be told apart.
@@ -123,9 +112,9 @@ class DuckDBEngine(Engine):
             (_bit_count(taken.taken & ibis.literal((1 << (i + 1)) - 1, "uint64")) < per_user).cast("int64")
             for i in range(parts)
         ]
-        last = self.stage(taken.select("user", last=sum(too_few[1:], too_few[0])))
+        last = self.stage(taken.select("user", _last=sum(too_few[1:], too_few[0])))
         joined = rows.join(last, "user")
-        return joined.filter((joined[hashed] >> 58) <= joined["last"]).select(*rows.columns)
+        return joined.filter((joined[hashed] >> 58) <= joined["_last"]).select(*rows.columns)
 
     def early_rows(self, rows: ir.Table, looks: Sequence[Look]) -> EarlyRows:
         """One pass finds the time of each user's n-th row of each kind, a second keeps the rows that are not later."""

@@ -14,16 +14,16 @@ def keep_some(rows: ir.Table, columns: Sequence[str], per_user: int, seed: int, 
     Which items a user keeps depends on that user's rows and the seed alone. Equal hashes are ordered by the item
     itself, so the choice is a function, whatever order the engine works in.
     """
-    hashed = rows.mutate(choice=engine.fast_hash([*(rows[column] for column in columns), rows["user"]], seed))
-    candidates = engine.prefilter(hashed, "choice", per_user).distinct()
-    return first_of_each_user(candidates, ["choice", *columns], per_user).select("user", *columns)
+    hashed = rows.mutate(_choice=engine.fast_hash([*(rows[column] for column in columns), rows["user"]], seed))
+    candidates = engine.prefilter(hashed, "_choice", per_user).distinct()
+    return first_of_each_user(candidates, ["_choice", *columns], per_user).select("user", *columns)
 
 
 def first_of_each_user(rows: ir.Table, order: Sequence[str], per_user: int) -> ir.Table:
     """The first `per_user` rows of each user in an order that must leave no two rows of a user equal."""
     place = ibis.row_number().over(ibis.window(group_by="user", order_by=list(order)))
-    placed = rows.mutate(place=place)
-    return placed.filter(placed.place < per_user).drop("place")
+    placed = rows.mutate(_place=place)
+    return placed.filter(placed["_place"] < per_user).drop("_place")
 
 
 def count_users(kept: ir.Table, columns: Sequence[str]) -> ir.Table:

@@ -18,6 +18,7 @@ import ibis.expr.types as ir
 import pyarrow as pa
 
 from searchveil.engine.base import Engine
+from searchveil.engine.builtin import builtin
 from searchveil.engine.size import memory_in_bytes
 from searchveil.errors import InputError
 from searchveil.scratch import Scratch
@@ -34,14 +35,6 @@ NOT_TO_BE_SET = {
 }
 SECONDS_TO_REACH_A_MASTER = 10
 SECONDS_TO_GET_A_WORKER = 180
-
-
-@ibis.udf.scalar.builtin(name="xxhash64")  # type: ignore[untyped-decorator]
-def _hash_3(a, b, c) -> dt.int64: ...  # type: ignore[no-untyped-def]
-
-
-@ibis.udf.scalar.builtin(name="xxhash64")  # type: ignore[untyped-decorator]
-def _hash_4(a, b, c, d) -> dt.int64: ...  # type: ignore[no-untyped-def]
 
 
 @ibis.udf.scalar.builtin(name="is_valid_utf8")  # type: ignore[untyped-decorator]
@@ -104,7 +97,7 @@ class SparkEngine(Engine):
         return name
 
     def fast_hash(self, values: Sequence[ir.Value], seed: int) -> ir.IntegerColumn:
-        return {2: _hash_3, 3: _hash_4}[len(values)](seed, *values)
+        return builtin("xxhash64", 1 + len(values), dt.int64)(seed, *values)
 
     def is_utf8(self, text: ir.StringValue) -> ir.BooleanValue:
         return _is_valid_utf8(text)

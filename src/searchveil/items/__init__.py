@@ -2,13 +2,13 @@
 
 from searchveil.errors import InputError
 from searchveil.items.click import CLICK
-from searchveil.items.item import Item
+from searchveil.items.item import Derivation, Item, Search
 from searchveil.items.keyword import KEYWORD
 from searchveil.items.pair import PAIR
 from searchveil.items.query import QUERY
 from searchveil.items.url import URL
 
-ITEMS = {item.name: item for item in (KEYWORD, QUERY, PAIR, CLICK, URL)}
+ITEMS = {item.name: item for item in (QUERY, KEYWORD, CLICK, URL, PAIR)}  # also the order in reports
 
 
 def item_named(name: str | Item) -> Item:
@@ -19,4 +19,15 @@ def item_named(name: str | Item) -> Item:
     return ITEMS[name]
 
 
-__all__ = ["CLICK", "ITEMS", "KEYWORD", "PAIR", "QUERY", "URL", "Item", "item_named"]
+__all__ = [
+    "CLICK",
+    "ITEMS",
+    "KEYWORD",
+    "PAIR",
+    "QUERY",
+    "URL",
+    "Derivation",
+    "Item",
+    "Search",
+    "item_named",
+]

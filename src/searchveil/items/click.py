@@ -2,7 +2,8 @@
 
 import ibis.expr.types as ir
 
-from searchveil.items.item import Item, normal_query
+from searchveil.items.item import Derivation, Item, normal_query
+from searchveil.items.normal import NormalLog, count_rows, sum_counts
 from searchveil.log import SearchLog
 
 
@@ -11,4 +12,25 @@ def rows(log: SearchLog) -> ir.Table:
     return clicked.filter(clicked["url"].notnull() & (clicked["url"] != ""))
 
 
-CLICK = Item("click", ("query", "url"), rows, needs=("url",), finish=normal_query)
+def occurrences(normal: NormalLog) -> ir.Table:
+    return sum_counts(normal.clicks, "query", "url")
+
+
+def users(normal: NormalLog) -> ir.Table:
+    return count_rows(normal.clicks, "query", "url")  # which hold a user's click once
+
+
+CLICK = Item(
+    "click",
+    ("query", "url"),
+    rows,
+    needs=("url",),
+    finish=normal_query,
+    occurrences=occurrences,
+    users=users,
+    derivations=(
+        Derivation("query", "click", lambda clicks: sum_counts(clicks, "query")),
+        Derivation("url", "click", lambda clicks: sum_counts(clicks, "url")),
+    ),
+    searches=(1,),
+)

@@ -2,9 +2,11 @@
 
 import ibis.expr.types as ir
 
-from searchveil.items.item import Item, normalize_query
+from searchveil.items.item import Derivation, Item, normalize_query
+from searchveil.items.normal import NormalLog, count_rows, count_users_of, sum_counts
 from searchveil.log import SearchLog
 from searchveil.log.normalize import words
+from searchveil.log.sessions import number_sessions
 
 
 def rows(log: SearchLog) -> ir.Table:
@@ -16,4 +18,34 @@ def rows(log: SearchLog) -> ir.Table:
     return split.filter(split["keyword"] != "")
 
 
-KEYWORD = Item("keyword", ("keyword",), rows)
+def users(normal: NormalLog) -> ir.Table:
+    return count_users_of(different_words(normal.searches, "user"), "keyword")
+
+
+def sessions(normal: NormalLog) -> ir.Table:
+    """How many sessions hold a keyword; in a log without times every row is a session of its own."""
+    if not normal.has_times:
+        return keywords_of_queries(count_rows(normal.searches, "query"))
+    in_sessions = different_words(number_sessions(normal.timed), "user", "session")
+    return count_rows(in_sessions.distinct(), "keyword")
+
+
+def keywords_of_queries(queries: ir.Table) -> ir.Table:
+    """How many searches hold a keyword: one that a query repeats counts once."""
+    return sum_counts(different_words(queries, "count"), "keyword")
+
+
+def different_words(queries: ir.Table, *beside: str) -> ir.Table:
+    split = queries.select(*beside, keyword=queries["query"].re_split(r"\s+").unique().unnest())
+    return split.filter(split["keyword"] != "")
+
+
+KEYWORD = Item(
+    "keyword",
+    ("keyword",),
+    rows,
+    users=users,
+    sessions=sessions,
+    derivations=(Derivation("keyword", "query", keywords_of_queries),),
+    searches=(1,),
+)

@@ -3,7 +3,8 @@
 import ibis
 import ibis.expr.types as ir
 
-from searchveil.items.item import Item, normalize_query
+from searchveil.items.item import Derivation, Item, normalize_query
+from searchveil.items.normal import NormalLog, count_rows, count_users_of, sum_counts
 from searchveil.log import SearchLog
 from searchveil.log.sessions import GAP_MINUTES, starts_session
 
@@ -30,4 +31,29 @@ def rows(log: SearchLog) -> ir.Table:
     return log.engine.stage(pairs(normalize_query(timed, log.normalization)))
 
 
-PAIR = Item("pair", ("query", "next"), rows, needs=("time",))
+def occurrences(normal: NormalLog) -> ir.Table:
+    return count_rows(pairs(normal.timed), "query", "next")
+
+
+def users(normal: NormalLog) -> ir.Table:
+    return count_users_of(pairs(normal.timed), "query", "next")
+
+
+def queries_of_pairs(counts: ir.Table) -> ir.Table:
+    before = counts.select("query", "count")
+    after = counts.select(query=counts["next"], count=counts["count"])
+    return sum_counts(before.union(after), "query")
+
+
+PAIR = Item(
+    "pair",
+    ("query", "next"),
+    rows,
+    needs=("time",),
+    plural="query transitions",
+    table="transition",
+    occurrences=occurrences,
+    users=users,
+    derivations=(Derivation("query", "transition", queries_of_pairs),),
+    searches=(2,),
+)

@@ -3,6 +3,7 @@
 import ibis.expr.types as ir
 
 from searchveil.items.item import Item
+from searchveil.items.normal import NormalLog, count_users_of
 from searchveil.log import SearchLog
 
 
@@ -11,4 +12,8 @@ def rows(log: SearchLog) -> ir.Table:
     return clicked.filter(clicked["url"].notnull() & (clicked["url"] != ""))
 
 
-URL = Item("url", ("url",), rows, needs=("url",))
+def users(normal: NormalLog) -> ir.Table:
+    return count_users_of(normal.clicks, "url")
+
+
+URL = Item("url", ("url",), rows, needs=("url",), users=users, searches=(1,))

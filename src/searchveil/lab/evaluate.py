@@ -8,14 +8,16 @@ from typing import Any
 import numpy as np
 
 from searchveil.errors import InputError
+from searchveil.items import ITEMS
 from searchveil.lab.applications import APPLICATIONS, Application, application_named
+from searchveil.lab.folder import released_item
 from searchveil.lab.measures import MEASURES, measure_named
-from searchveil.lab.measures.compare import COUNTED, Top, in_both, top_items
+from searchveil.lab.measures.compare import Top, in_both, top_items
 from searchveil.lab.measures.count_distribution import distribution
 from searchveil.lab.measures.coverage import coverage
 from searchveil.lab.split import split
 from searchveil.lab.testset import TestSet
-from searchveil.lab.view import CALLED, KEYS, View, lacking
+from searchveil.lab.view import View, called, columns_of, lacking
 from searchveil.log import SearchLog
 from searchveil.progress import Progress, silent
 from searchveil.publish.mechanism import Release
@@ -83,7 +85,7 @@ def evaluate(
         measures, unmeasured = _measure(measured, released, progress)
         scores, untried = _try(running, original, released, test or split(log, seed=seed)[1], seed, progress)
         progress("drawing charts")
-        charts = _charts(measured, released, _item_of(release))
+        charts = _charts(measured, released, _charted(release))
     return Evaluation(scores, measures, unmeasured | untried, test is None, charts, doubt)
 
 
@@ -93,16 +95,16 @@ def _doubt(original: View, released: View, release: str | Path | Release) -> str
     A release holds no trace of its log by which the two could be told to belong together; this tells some that do not.
     """
     parameters = release.plan.parameters if isinstance(release, Release) else release_record(release)["parameters"]
-    shared = [table for table in ("query", "keyword", "url") if original.has(table) and released.has(table)]
+    shared = in_both(original, released)
     if not shared or "pool_size" in parameters:
         return None
-    (table, *_), key = shared, KEYS[shared[0]]
+    table = shared[0]
     published = released.tables[table]
-    absent = released.engine.value(published.anti_join(original.tables[table], key).count())
+    absent = released.engine.value(published.anti_join(original.tables[table], columns_of(table)).count())
     if not absent:
         return None
     return (
-        f"{absent:,} of {released.engine.value(published.count()):,} published {CALLED[table]} are not in the log: the "
+        f"{absent:,} of {released.engine.value(published.count()):,} published {called(table)} are not in the log: the "
         "release was made of another log, or this one is read in another way (--format, --column, --normalize)."
     )
 
@@ -144,15 +146,16 @@ def _try(
     return scores, skipped
 
 
-def _item_of(release: str | Path | Release) -> str:
-    item = release.plan.item if isinstance(release, Release) else str(release_record(release).get("item", ""))
-    return {"pair": "transition", "session": "transition"}.get(item, item)
+def _charted(release: str | Path | Release) -> str:
+    """The table that the charts are about; of sessions the transitions can be compared."""
+    item = released_item(release)
+    return "transition" if item == "session" else ITEMS[item].table if item in ITEMS else ""
 
 
-def _charts(original: View, release: View, item: str) -> dict[str, Any]:
+def _charts(original: View, release: View, table: str | None) -> dict[str, Any]:
     """The data of the charts, about the kind of item that was published, or the first that can be compared."""
     shared = in_both(original, release)
-    table = item if item in shared else next((table for table in COUNTED if table in shared), None)
+    table = table if table in shared else next(iter(shared), None)
     if table is None:
         return {"item": None, "count_distribution": {"original": [], "release": []}, "coverage": [], "frequency": []}
     top = top_items(original, release, table, DEEPEST)

@@ -1,7 +1,7 @@
 """The tables of a release folder, in any of the formats it may have been written in."""
 
 import json
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, get_args
 
@@ -11,6 +11,7 @@ import pyarrow.csv
 
 from searchveil.engine import Engine
 from searchveil.errors import InputError
+from searchveil.items import ITEMS
 from searchveil.publish.folder import TSV_ESCAPES, TSV_MISSING
 from searchveil.publish.mechanism import Counted
 from searchveil.release_folder import release_files, release_record
@@ -23,7 +24,15 @@ def released_tables(release: "str | Path | Release", engine: Engine) -> list[ir.
     """The tables of a release inside the engine, the main one first."""
     if not isinstance(release, str | Path):
         return [engine.load(table) for table in release.tables.values()]
-    return [_read(path, engine) for path in release_files(release)]
+    item = ITEMS.get(released_item(release))
+    return [_read(path, engine, item.columns if item else ()) for path in release_files(release)]
+
+
+def released_item(release: "str | Path | Release") -> str:
+    """The kind of item that it says it is of."""
+    if not isinstance(release, str | Path):
+        return release.plan.item
+    return str(release_record(release).get("item", ""))
 
 
 def released_counts(release: "str | Path | Release") -> "Counted":
@@ -36,13 +45,13 @@ def released_counts(release: "str | Path | Release") -> "Counted":
     return counts
 
 
-def _read(path: Path, engine: Engine) -> ir.Table:
+def _read(path: Path, engine: Engine, texts: Sequence[str]) -> ir.Table:
     if path.suffix == ".parquet":
         return engine.read_parquet([str(path.resolve())])
     if path.suffix not in READERS:
         raise InputError(f"{path} is in no format of a release; there are parquet, {', '.join(READERS)}")
     try:
-        return engine.load(_typed(READERS[path.suffix](path)))
+        return engine.load(_typed(READERS[path.suffix](path), texts))
     except (ValueError, KeyError) as problem:  # Arrow's own errors are ValueErrors too
         raise InputError(f"{path} is not as it was written: {str(problem).splitlines()[0]}") from problem
 
@@ -75,9 +84,11 @@ def _unescaped(text: str, written: Mapping[str, str]) -> str | None:
     return "".join(written[next(characters)] if character == "\\" else character for character in characters)
 
 
-def _typed(texts: pa.Table) -> pa.Table:
-    """Numbers, truth values and lists again, where a text format had only texts; which columns those are is fixed."""
+def _typed(texts: pa.Table, of_item: Sequence[str]) -> pa.Table:
+    """Numbers, truth values and lists again, where a text format had only texts; an item's own columns stay texts."""
     for i, name in enumerate(texts.column_names):
+        if name in of_item:
+            continue
         if name in ("count", "position"):
             texts = texts.set_column(i, name, texts[name].cast(pa.int64()))
         elif name == "draws":

@@ -2,44 +2,52 @@
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cache, partial
+from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, NamedTuple
 
 import ibis
 import ibis.expr.types as ir
 
 from searchveil.engine import Engine
-from searchveil.items.item import normal_query
-from searchveil.items.pair import pairs
-from searchveil.lab.folder import released_counts, released_tables
+from searchveil.items import ITEMS, Derivation, Item
+from searchveil.items.keyword import keywords_of_queries
+from searchveil.items.normal import NormalLog, count_rows, sum_counts
+from searchveil.lab.folder import released_counts, released_item, released_tables
 from searchveil.log import SearchLog
-from searchveil.log.sessions import GAP_MINUTES, number_sessions, starts_session
+from searchveil.log.sessions import GAP_MINUTES, starts_session
 
 if TYPE_CHECKING:
     from searchveil.publish.mechanism import Counted, Release
 
-# The columns that name an item, table by table; each table has `count` (int64) beside them.
-KEYS: Mapping[str, tuple[str, ...]] = {
-    "query": ("query",),
-    "keyword": ("keyword",),
-    "click": ("query", "url"),
-    "url": ("url",),
-    "transition": ("query", "next"),
-    "session": ("session",),  # an array of queries in their order
-    "user": ("user",),
-    "history": ("user", "query", "url"),  # whose clicks: known of a log, and of a release that samples users
-}
-CALLED: Mapping[str, str] = {
-    "query": "queries",
-    "keyword": "keywords",
-    "click": "clicks",
-    "url": "urls",
-    "transition": "query transitions",
-    "session": "sessions",
-    "user": "users",
-    "history": "clicks by user",
-}
+
+class Kind(NamedTuple):
+    """A table of counts: the columns that name what is counted (beside them stands `count`, int64), and its words."""
+
+    columns: tuple[str, ...]
+    plural: str
+
+
+SESSION = Kind(("session",), "sessions")  # an array of queries in their order
+USER = Kind(("user",), "users")
+HISTORY = Kind(("user", "query", "url"), "clicks by user")  # known of a log, and of a release that samples users
+
+
+def kinds() -> dict[str, Kind]:
+    """By the name of the table: every kind of item that is registered, and what is counted beside items."""
+    of_items = {item.table: Kind(item.columns, item.plural) for item in ITEMS.values()}
+    return of_items | {"session": SESSION, "user": USER, "history": HISTORY}
+
+
+def columns_of(table: str) -> list[str]:
+    return list(kinds()[table].columns)
+
+
+def called(table: str) -> str:
+    """The table in words."""
+    return kinds()[table].plural
+
+
 Recipe = Callable[["Tables"], ir.Table]
 
 
@@ -80,8 +88,8 @@ class Tables(Mapping[str, ir.Table]):
 class View:
     """Counts that can be read off a release, or off the original log looked at in the same way.
 
-    `tables` holds any of those in KEYS, texts in normal form. Counts of a log are occurrences: submissions, clicks. A
-    release says what its `counts` are numbers of, and `published` names the tables that it holds itself; the others
+    `tables` holds any of those in `kinds`, texts in normal form. Counts of a log are occurrences: submissions, clicks.
+    A release says what its `counts` are numbers of, and `published` names the tables that it holds itself; the others
     follow from them. `counted_as` counts the log in the same way, so that like is compared with like.
     """
 
@@ -111,8 +119,9 @@ class View:
         key = release.counts, release.published
         if key not in self._counted:
             # Whose clicks they are is known of a log; neighbours in parts of sessions are nearest to its transitions.
-            beside = {"click": {"history"}, "session": {"transition"}}
-            names = release.published.union({"user"}, *(beside.get(name, ()) for name in release.published))
+            beside = {"user", *(["history"] if release.has("click") else [])}
+            beside |= {"transition"} if "session" in release.published else set()
+            names = release.published | beside
             self._counted[key] = View(self.engine, self.ways[release.counts].only(names), release.counts)
         return self._counted[key]
 
@@ -120,100 +129,76 @@ class View:
     def of_release(cls, release: "str | Path | Release", engine: Engine) -> "View":
         """From a release folder or a Release. To be joined with the view of a log, it needs that log's engine."""
         recipes: dict[str, Recipe] = {}
+        item = ITEMS.get(released_item(release))
         for table in released_tables(release, engine):
-            recipes = _published(table) | recipes  # the main table comes first and wins
+            recipes = _published(table, item) | recipes  # the main table comes first and wins
         return cls(engine, Tables(engine, _with_derived(recipes)), released_counts(release), frozenset(recipes))
 
 
 def _of_log(log: SearchLog) -> "dict[Counted, Tables]":
-    """How to count a log's occurrences, its users (each once an item) and, for keywords, its sessions."""
-    engine, columns = log.engine, log.table.columns
-
-    @cache
-    def searches() -> ir.Table:
-        """A row for each submission; in a log without times, for each row. Those of unknown time count once a query."""
-        timed = "time" in columns
-        rows = normal_query(log.table.select("user", "query", *(["time"] if timed else [])), log.normalization)
-        staged = engine.stage(rows.distinct() if timed else rows)
-        return staged.filter(staged["query"] != "")
-
-    def timed() -> ir.Table:
-        return searches().filter(searches()["time"].notnull())
-
-    def history(_: Tables) -> ir.Table:
-        clicked = log.table.filter(log.table["url"] != "").select("user", "query", "url")  # nor is it missing then
-        staged = engine.stage(_occurrences(normal_query(clicked, log.normalization), *KEYS["history"]))
-        return staged.filter(staged["query"] != "")
-
-    def users_of(rows: ir.Table, *columns: str) -> ir.Table:
-        return _occurrences(rows.select("user", *columns).distinct(), *columns)
-
-    recipes: dict[str, Recipe] = {
-        "user": lambda _: _occurrences(log.table, "user"),
-        "query": lambda _: _occurrences(searches(), "query"),
-    }
-    users: dict[str, Recipe] = {
-        "user": recipes["user"],
-        "query": lambda _: users_of(searches(), "query"),
-        "keyword": lambda _: users_of(_words(searches(), "user"), "keyword"),
-    }
-    sessions: dict[str, Recipe] = {"user": recipes["user"]}
-    if "time" in columns:
-        recipes["transition"] = lambda _: _occurrences(pairs(timed()), *KEYS["transition"])
-        recipes["session"] = lambda _: _sessions_by_time(timed())
-        users["transition"] = lambda _: users_of(pairs(timed()), *KEYS["transition"])
-        sessions["keyword"] = lambda _: _occurrences(
-            _words(number_sessions(timed()), "user", "session").distinct(), "keyword"
-        )
-    else:  # where every row is a session of its own
-        sessions["keyword"] = lambda _: occurrences["keyword"]
-    if "url" in columns:
-        recipes["history"] = history
-        users["history"] = lambda _: occurrences["history"].mutate(count=ibis.literal(1, "int64"))
-        users["url"] = lambda _: users_of(occurrences["history"], "url")
-    occurrences = Tables(engine, _with_derived(recipes))
+    """How to count a log's occurrences, its users (each once an item) and, where an item knows how, its sessions."""
+    normal, engine = NormalLog(log), log.engine
+    items = [item for item in ITEMS.values() if item.is_in(log)]
+    occurrences = {item.table: _by(item.count_occurrences, normal) for item in items if item.occurrences}
+    users = {item.table: _by(item.count_users, normal) for item in items if item.users}
+    sessions = {item.table: _by(item.sessions, normal) for item in items if item.sessions}
+    if normal.has_times:
+        occurrences["session"] = lambda _: _sessions_by_time(normal.timed)
+    if "url" in log.table.columns:
+        occurrences["history"] = lambda _: normal.clicks
+        users["history"] = lambda _: normal.clicks.mutate(count=ibis.literal(1, "int64"))
+    # An item that brings no way of its own to be counted, and follows from nothing else, is counted by its rows.
+    for item in items:
+        if item.table not in _with_derived(occurrences):
+            occurrences[item.table] = _by(item.count_occurrences, normal)
+        if item.table not in _with_derived(users):
+            users[item.table] = _by(item.count_users, normal)
+    whose: dict[str, Recipe] = {"user": lambda _: count_rows(log.table, "user")}
     return {
-        "occurrences": occurrences,
-        "users": Tables(engine, _with_derived(users)),
-        "sessions": Tables(engine, sessions),
+        "occurrences": Tables(engine, _with_derived(whose | occurrences)),
+        "users": Tables(engine, _with_derived(whose | users)),
+        "sessions": Tables(engine, whose | sessions),
     }
 
 
-def _published(table: ir.Table) -> dict[str, Recipe]:
+def _by(count: Callable[[NormalLog], ir.Table], normal: NormalLog) -> Recipe:
+    return lambda _: count(normal)
+
+
+def _published(table: ir.Table, item: Item | None) -> dict[str, Recipe]:
     """What a published table holds, which its columns tell: every way of publishing has its own."""
     columns = set(table.columns)
+    if item is not None and columns == {*item.columns, "count"}:
+        return {item.table: lambda _: _sums_of_noisy(table, item.columns)}
     if {"session", "position", "query"} <= columns:
         return {
-            "query": lambda _: _occurrences(table, "query"),
+            "query": lambda _: count_rows(table, "query"),
             "transition": lambda _: _transitions(table, by=("session",)),
             "session": lambda _: _sessions(table, by=("session",)),
         }
     if {"session", "keywords"} <= columns:  # a row a session: how many sessions hold a keyword
-        return {"keyword": lambda _: _keywords(_occurrences(table.select(query="keywords"), "query"))}
+        return {"keyword": lambda _: keywords_of_queries(count_rows(table.select(query="keywords"), "query"))}
     if "generalised" in columns:  # a prefix that stands for several keywords is none of them
         table = table.filter(~table["generalised"])
-    if "count" in columns:
-        table = table.mutate(count=ibis.greatest(table["count"], 0))  # fresh noise can leave a count below nothing
-    wider_first = ("history", "click", "transition", "session", "query", "keyword", "url")
-    name = next((name for name in wider_first if {*KEYS[name], "count"} <= columns), None)
-    return {} if name is None else {name: lambda _: _sums(table, *KEYS[name])}
+    fitting = {name: kind.columns for name, kind in kinds().items() if {*kind.columns, "count"} <= columns}
+    if not fitting:
+        return {}
+    widest = max(fitting, key=lambda name: len(fitting[name]))
+    return {widest: lambda _: _sums_of_noisy(table, fitting[widest])}
+
+
+def _sums_of_noisy(table: ir.Table, columns: Sequence[str]) -> ir.Table:
+    """Fresh noise can leave a count below nothing."""
+    return sum_counts(table.mutate(count=ibis.greatest(table["count"], 0)), *columns)
 
 
 def _with_derived(recipes: Mapping[str, Recipe]) -> dict[str, Recipe]:
-    """Add what a holder can work out; what is there already wins, then the earlier rule."""
-    rules: Sequence[tuple[str, str, Callable[[ir.Table], ir.Table]]] = (
-        ("click", "history", lambda history: _sums(history, *KEYS["click"])),
-        ("user", "history", lambda history: _sums(history, *KEYS["user"])),
-        ("transition", "session", _transitions_of_subsequences),
-        ("query", "transition", _queries_of_transitions),
-        ("query", "click", lambda click: _sums(click, *KEYS["query"])),
-        ("url", "click", lambda click: _sums(click, *KEYS["url"])),
-        ("keyword", "query", _keywords),
-    )
+    """Add what a holder can work out, and what follows from that; what is there already wins, then the earlier rule."""
+    rules = (*FIRST_RULES, *(rule for item in ITEMS.values() for rule in item.derivations), *LAST_RULES)
     complete = dict(recipes)
-    for name, origin, derive in rules:
-        if name not in complete and origin in complete:
-            complete[name] = partial(_derived, origin, derive)
+    while new := [rule for rule in rules if rule.table not in complete and rule.origin in complete]:
+        for rule in new:
+            complete.setdefault(rule.table, partial(_derived, rule.origin, rule.derive))
     return complete
 
 
@@ -221,27 +206,9 @@ def _derived(origin: str, derive: Callable[[ir.Table], ir.Table], tables: Tables
     return derive(tables[origin])
 
 
-def _occurrences(rows: ir.Table, *columns: str) -> ir.Table:
-    return rows.group_by(list(columns)).agg(count=rows.count())
-
-
-def _sums(counts: ir.Table, *columns: str) -> ir.Table:
-    return counts.group_by(list(columns)).agg(count=counts["count"].sum().cast("int64"))
-
-
-def _keywords(queries: ir.Table) -> ir.Table:
-    """How many searches hold a keyword: one that a query repeats counts once."""
-    return _sums(_words(queries, "count"), "keyword")
-
-
-def _words(queries: ir.Table, *beside: str) -> ir.Table:
-    words = queries.select(*beside, keyword=queries["query"].re_split(r"\s+").unique().unnest())
-    return words.filter(words["keyword"] != "")
-
-
 def _transitions(searches: ir.Table, by: Sequence[str]) -> ir.Table:
     """How often a different query came next in the same session."""
-    return _occurrences(_followed(searches, by), *KEYS["transition"])
+    return count_rows(_followed(searches, by), "query", "next")
 
 
 def _followed(searches: ir.Table, by: Sequence[str]) -> ir.Table:
@@ -276,7 +243,7 @@ def _sequences(searches: ir.Table, by: Sequence[str], position: str) -> ir.Table
     # Not every engine can collect in an order; all can sort an array of records.
     placed = searches.mutate(placed=ibis.struct({"position": searches[position], "query": searches["query"]}))
     several = placed.group_by(list(by)).agg(places=placed["placed"].collect()).filter(ibis._["places"].length() > 1)
-    return _occurrences(several.select(session=several["places"].sort().map(lambda place: place["query"])), "session")
+    return count_rows(several.select(session=several["places"].sort().map(lambda place: place["query"])), "session")
 
 
 def _transitions_of_subsequences(sessions: ir.Table) -> ir.Table:
@@ -288,18 +255,21 @@ def _transitions_of_subsequences(sessions: ir.Table) -> ir.Table:
     placed = sessions.mutate(place=ibis.range(last).unnest())
     queries, place = placed["session"], placed["place"]
     adjacent = placed.select("count", query=queries[place], next=queries[place + 1])
-    return adjacent.group_by(list(KEYS["transition"])).agg(count=adjacent["count"].max())
+    return adjacent.group_by(["query", "next"]).agg(count=adjacent["count"].max())
 
 
-def _queries_of_transitions(transitions: ir.Table) -> ir.Table:
-    before = transitions.select("query", "count")
-    after = transitions.select(query=transitions["next"], count=transitions["count"])
-    return _sums(before.union(after), "query")
+# Before the items' own rules: what follows from sessions follows by their transitions. A log's clicks by user tell its
+# clicks last: where a release tells them through an item of its own, those of the log are told through it too.
+FIRST_RULES = (
+    Derivation("user", "history", lambda history: sum_counts(history, "user")),
+    Derivation("transition", "session", _transitions_of_subsequences),
+)
+LAST_RULES = (Derivation("click", "history", lambda history: sum_counts(history, "query", "url")),)
 
 
 def lacking(needs: Sequence[str], original: View, release: View) -> str | None:
     """What is not there that a comparison needs, in words; None where all of it is."""
     for side, view in (("release", release), ("log", original)):
-        if missing := [CALLED[name] for name in needs if not view.has(name)]:
+        if missing := [called(name) for name in needs if not view.has(name)]:
             return f"the {side} has no {' and no '.join(missing)}"
     return None

@@ -74,11 +74,11 @@ def _choose(far: ir.Table, columns: Sequence[str], passing: Mapping[int, int], s
     # Each column by itself first: digests have one length, so no two items read alike when put together.
     digests = [(key + far[column]).hexdigest("sha256") for column in columns]
     digest = digests[0] if len(digests) == 1 else (key + sum(digests[1:], digests[0])).hexdigest("sha256")
-    eligible = far.filter(far["count"].isin(list(passing))).mutate(digest=digest)
-    place = ibis.row_number().over(ibis.window(group_by="count", order_by=["digest", *columns]))
-    placed = eligible.mutate(place=place)
+    eligible = far.filter(far["count"].isin(list(passing))).mutate(_digest=digest)
+    place = ibis.row_number().over(ibis.window(group_by="count", order_by=["_digest", *columns]))
+    placed = eligible.mutate(_place=place)
     allowed = placed["count"].cases(*passing.items(), else_=0)
-    return placed.filter(placed["place"] < allowed).select(*columns, "count")
+    return placed.filter(placed["_place"] < allowed).select(*columns, "count")
 
 
 def _in_order(items: pa.Table, columns: Sequence[str]) -> pa.Table:

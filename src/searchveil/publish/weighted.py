@@ -182,17 +182,17 @@ class Calibration:
 def _gather(log: SearchLog, item: Item, pool: QueryPool | None) -> tuple[pa.Table, Holdings]:
     """Every item, and beside it the users who hold it, each once, as small integers."""
     columns, engine = list(item.columns), log.engine
-    codes = engine.number(log.table.select("user").distinct(), "holder", ["user"])
-    rows = item.rows(log).join(codes, "user")
-    held = rows.select(*columns, holder=rows["holder"].cast("int32"))
-    typed = held.group_by(columns).agg(holders=held["holder"].collect(distinct=True))
-    as_typed = typed.mutate(**{f"typed_{column}": typed[column] for column in columns})
+    codes = engine.number(log.table.select("user").distinct(), "_holder", ["user"])
+    rows = item.held(log).join(codes, "user")
+    held = rows.select(*columns, _holder=rows["_holder"].cast("int32"))
+    typed = held.group_by(columns).agg(_holders=held["_holder"].collect(distinct=True))
+    as_typed = typed.mutate(**{f"_typed_{column}": typed[column] for column in columns})
     normal = item.finish(as_typed, log.normalization)
-    differs = ibis.or_(*(normal[column] != normal[f"typed_{column}"] for column in columns))
-    items = normal.select(*columns, "holders", differs=differs)
+    differs = ibis.or_(*(normal[column] != normal[f"_typed_{column}"] for column in columns))
+    items = normal.select(*columns, "_holders", _differs=differs)
     if pool is not None:
         public = pool.table(engine, log.normalization)
-        items = public.left_join(engine.stage(items), columns).select(*columns, "holders", "differs")
+        items = public.left_join(engine.stage(items), columns).select(*columns, "_holders", "_differs")
     return _merge_spellings(engine.fetch(items), columns)
 
 
@@ -201,16 +201,16 @@ def _merge_spellings(items: pa.Table, columns: list[str]) -> tuple[pa.Table, Hol
     texts = items.select(columns)
     blank = np.logical_or.reduce([_mask(pc.equal(texts[column], pa.scalar(""))) for column in columns])
     # Few texts have several spellings: only these are looked at again.
-    respelled = texts.filter(items["differs"])
+    respelled = texts.filter(items["_differs"])
     several = np.logical_and.reduce([_mask(pc.is_in(texts[column], respelled[column])) for column in columns]) & ~blank
     again = items.filter(pa.array(several))
     numbers = [np.asarray(again[column].combine_chunks().dictionary_encode().indices) for column in columns]
     _, first, item_of = np.unique(np.stack(numbers), axis=1, return_index=True, return_inverse=True)
-    users, spellings = _lists(again["holders"])
+    users, spellings = _lists(again["_holders"])
     pairs = np.unique(np.stack([np.repeat(item_of, spellings), users]), axis=1)
     merged = Holdings(pairs[1].astype(np.int32), np.bincount(pairs[0], minlength=len(first)).astype(np.int64))
     as_typed = ~several & ~blank
-    once = Holdings(*_lists(items["holders"])).only(as_typed)
+    once = Holdings(*_lists(items["_holders"])).only(as_typed)
     together = pa.concat_tables([texts.filter(pa.array(as_typed)), again.select(columns).take(first)])
     return together, Holdings(
         np.concatenate([once.users, merged.users]), np.concatenate([once.degrees, merged.degrees])

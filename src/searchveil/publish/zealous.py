@@ -148,7 +148,7 @@ class Zealous(Mechanism):
         seed = plan.parameters.get("choice_seed")
         progress(f"keeping up to {self.per_user} items of each user")
         chosen = keep_some(
-            item.rows(log), item.columns, self.per_user, source.seed() if seed is None else seed, log.engine
+            item.held(log), item.columns, self.per_user, source.seed() if seed is None else seed, log.engine
         )
         kept = item.finish(chosen, log.normalization).distinct()
         counts = count_users(kept, item.columns)

@@ -6,7 +6,7 @@ import pytest
 
 from searchveil.errors import InputError
 from searchveil.lab.applications import APPLICATIONS, application_named
-from searchveil.lab.view import KEYS
+from searchveil.lab.view import kinds
 
 
 @pytest.mark.parametrize("name", APPLICATIONS)
@@ -14,7 +14,7 @@ def test_an_application_says_what_it_needs_of_a_view(name: str) -> None:
     application = application_named(name)()
     assert is_dataclass(application)
     assert application.needs
-    assert set(application.needs) <= set(KEYS)
+    assert set(application.needs) <= set(kinds())
     assert hash(application) == hash(application_named(name)())
 
 

@@ -7,14 +7,14 @@ import pyarrow as pa
 
 from searchveil.engine import Engine
 from searchveil.lab.testset import TestSession, TestSet
-from searchveil.lab.view import KEYS, View
+from searchveil.lab.view import View, columns_of
 
 
 def tiny_view(engine: Engine, **tables: Sequence[tuple[Any, ...]]) -> View:
     """A view from rows, for example click=[("query", "url", 3)]."""
     loaded = {}
     for name, rows in tables.items():
-        kinds = {column: pa.list_(pa.string()) if column == "session" else pa.string() for column in KEYS[name]}
+        kinds = {column: pa.list_(pa.string()) if column == "session" else pa.string() for column in columns_of(name)}
         columns = {**kinds, "count": pa.int64()}
         values = zip(*rows, strict=True) if rows else [()] * len(columns)
         arrays = [pa.array(list(column), kind) for column, kind in zip(values, columns.values(), strict=True)]

@@ -15,7 +15,7 @@ from scipy import sparse
 from searchveil.cores import usable_cores
 from searchveil.engine import Engine
 from searchveil.lab.applications.ranking import Floats, Ints, best_first
-from searchveil.lab.view import KEYS, View
+from searchveil.lab.view import View, columns_of
 
 Matrix = Any  # a scipy CSR array; scipy has no types of its own
 Texts = Any  # an Arrow array; its element types tell mypy nothing here
@@ -211,7 +211,7 @@ def edges(engine: Engine, counts: ir.Table, ends: Mapping[str, ir.Table]) -> Mat
 def _counts(view: View, name: str) -> ir.Table:
     if view.has(name):
         return view.tables[name]
-    nothing = {column: pa.array([], pa.string()) for column in KEYS[name]}
+    nothing = {column: pa.array([], pa.string()) for column in columns_of(name)}
     return view.engine.load(pa.table({**nothing, "count": pa.array([], pa.int64())}))
 
 

@@ -10,11 +10,9 @@ import numpy as np
 import numpy.typing as npt
 
 from searchveil.engine import Engine
-from searchveil.lab.view import KEYS, View
+from searchveil.items import ITEMS
+from searchveil.lab.view import View, columns_of
 
-# Not sessions: a release counts parts of sessions, which no count of whole ones can be held against. What it says of
-# them shows in the transitions.
-COUNTED = ("query", "keyword", "click", "url", "transition")
 RANKS = (10, 50, 100, 500, 1000, 5000)
 
 Counts = npt.NDArray[np.float64]
@@ -46,7 +44,12 @@ class Top:
 
 
 def in_both(original: View, release: View) -> list[str]:
-    return [table for table in COUNTED if original.has(table) and release.has(table)]
+    """The tables of items that both have.
+
+    Not sessions: a release counts parts of sessions, which no count of whole ones can be held against. What it says of
+    them shows in the transitions.
+    """
+    return [item.table for item in ITEMS.values() if original.has(item.table) and release.has(item.table)]
 
 
 def at_ranks(
@@ -76,24 +79,24 @@ def top_items(original: View, release: View, table: str, most: int) -> Top:
 
 
 def _top_items(original: View, release: View, table: str, most: int) -> Top:
-    keys, counts = list(KEYS[table]), original.tables[table]
+    keys, counts = columns_of(table), original.tables[table]
     ranked = counts.order_by([ibis.desc("count"), *keys]).limit(most)
     rows = original.engine.fetch(beside(ranked, release.tables[table], keys))
-    rows = rows.sort_by([("original", "descending"), *((key, "ascending") for key in keys)])
+    rows = rows.sort_by([("_original", "descending"), *((key, "ascending") for key in keys)])
     return Top(
-        rows["original"].to_numpy().astype(np.float64),
-        rows["release"].to_numpy().astype(np.float64),
-        rows["published"].to_numpy().astype(np.bool_),
+        rows["_original"].to_numpy().astype(np.float64),
+        rows["_release"].to_numpy().astype(np.float64),
+        rows["_published"].to_numpy().astype(np.bool_),
         total(original, counts),
         total(release, release.tables[table]),
     )
 
 
 def beside(original: ir.Table, release: ir.Table, keys: Sequence[str]) -> ir.Table:
-    """Every item of the original: its keys, its `original` count, the `release` count or 0, whether `published`."""
-    joined = original.rename(original="count").left_join(release.select(*keys, release="count"), list(keys))
-    counted = joined["release"]
-    return joined.select(*keys, "original", release=counted.fill_null(0), published=counted.notnull())
+    """Every item of the original: its keys, its `_original` count, the `_release` count or 0, whether `_published`."""
+    joined = original.rename(_original="count").left_join(release.select(*keys, _release="count"), list(keys))
+    counted = joined["_release"]
+    return joined.select(*keys, "_original", _release=counted.fill_null(0), _published=counted.notnull())
 
 
 @dataclass(frozen=True)
@@ -137,13 +140,13 @@ def joint_of(original: View, release: View, table: str) -> Joint:
     kept = _joints.setdefault(original, WeakKeyDictionary()).setdefault(release, {})
     if table not in kept:
         counts = original.tables[table], release.tables[table]
-        kept[table] = joint_counts(original.engine, *counts, KEYS[table])
+        kept[table] = joint_counts(original.engine, *counts, columns_of(table))
     return kept[table]
 
 
 def joint_counts(engine: Engine, original: ir.Table, release: ir.Table, keys: Sequence[str]) -> Joint:
-    joined = original.rename(original="count").outer_join(release.select(*keys, release="count"), list(keys))
-    before, after = joined["original"], joined["release"]
+    joined = original.rename(_original="count").outer_join(release.select(*keys, _release="count"), list(keys))
+    before, after = joined["_original"], joined["_release"]
     counts = joined.select(original=before.fill_null(0), release=after.fill_null(0), published=after.notnull())
     rows = engine.fetch(counts.group_by(["original", "release", "published"]).agg(items=counts.count()))
     return Joint(

@@ -15,7 +15,7 @@ import numpy.typing as npt
 
 from searchveil.lab.measures.compare import Joint, joint_counts
 from searchveil.lab.measures.shared_clicks import joint_of_shared, shared_clicks
-from searchveil.lab.view import KEYS, View
+from searchveil.lab.view import View, columns_of
 
 
 @dataclass(frozen=True)
@@ -32,9 +32,9 @@ class DiffRatio:
         if release.has("history"):
             whole, sampled = (_by_name(view) for view in (original, release))
             # A sample under the users' own names holds nothing that its users did not click.
-            if not engine.value(sampled.anti_join(whole, list(KEYS["history"])).count()):
-                triplets = whole.semi_join(shared, list(KEYS["click"]))
-                joint = joint_counts(engine, triplets, sampled, KEYS["history"])
+            if not engine.value(sampled.anti_join(whole, columns_of("history")).count()):
+                triplets = whole.semi_join(shared, columns_of("click"))
+                joint = joint_counts(engine, triplets, sampled, columns_of("history"))
                 figures |= self._figures("triplets", joint, joint.original > 0)
         return figures
 

@@ -8,7 +8,7 @@ from typing import ClassVar
 
 from searchveil.lab.measures.compare import in_both
 from searchveil.lab.measures.shared_clicks import shared_clicks
-from searchveil.lab.view import KEYS, View
+from searchveil.lab.view import View, columns_of
 
 
 @dataclass(frozen=True)
@@ -19,13 +19,13 @@ class Diversity:
         figures: dict[str, float] = {}
         for table in in_both(original, release):
             items, released = original.tables[table], release.tables[table]
-            kept = int(original.engine.value(released.semi_join(items, list(KEYS[table])).count()))
+            kept = int(original.engine.value(released.semi_join(items, columns_of(table)).count()))
             figures[f"{table}.kept"] = kept
             if of := int(original.engine.value(items.count())):
                 figures[f"{table}.share"] = kept / of
         if original.has("history") and release.has("click"):
             shared = original.engine.stage(shared_clicks(original))
-            kept = int(original.engine.value(release.tables["click"].semi_join(shared, list(KEYS["click"])).count()))
+            kept = int(original.engine.value(release.tables["click"].semi_join(shared, columns_of("click")).count()))
             if of := int(original.engine.value(shared.count())):
                 figures["click.share_of_shared"] = kept / of
         return figures

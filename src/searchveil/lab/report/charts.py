@@ -9,7 +9,7 @@ from math import ceil, floor, log, log10
 from typing import TYPE_CHECKING, Any
 
 from searchveil.lab.report.table import Row, Section, in_figures
-from searchveil.lab.view import CALLED
+from searchveil.lab.view import called
 
 if TYPE_CHECKING:
     import altair as alt
@@ -37,7 +37,7 @@ class Chart:
 
 def charts_of_counts(data: Mapping[str, Any]) -> list[Chart]:
     """How counts are distributed, which items are covered, and how their frequencies moved."""
-    items = CALLED.get(data["item"], "items")
+    items = called(data["item"]) if data["item"] else "items"
     return [
         Chart(
             "Count distribution",

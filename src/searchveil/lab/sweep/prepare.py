@@ -113,8 +113,8 @@ def _public_file(name: str, value: str | DemoLog, folder: Path, step: Progress) 
 
 def _write_public(item: Item, demo: Path, path: Path, engine: DuckDBEngine) -> None:
     held, columns = item.of(read_log(demo, engine=engine)), list(item.columns)
-    shared = held.group_by(columns).agg(users=held.count())
-    shared = shared.filter(shared["users"] >= PUBLIC_USERS)
+    shared = held.group_by(columns).agg(_users=held.count())
+    shared = shared.filter(shared["_users"] >= PUBLIC_USERS)
     with whole(path) as partial:
         engine.connection.to_parquet(shared.select(*columns).order_by(columns), partial)
 
