@@ -1,6 +1,7 @@
 """Is a promise of privacy broken? Many releases of neighbouring logs, and what they prove. See docs/audit.md."""
 
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass, fields, replace
 from math import isfinite
 from pathlib import Path
@@ -8,8 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 
+from searchveil.engine import Engine
 from searchveil.errors import InputError
+from searchveil.items import QUERY, Item, item_named
 from searchveil.lab.audit.control import UnseenError, require_enough_runs, watched_items
+from searchveil.lab.audit.engine import RepeatingEngine, rows_by_slot
 from searchveil.lab.audit.evidence import SCORES, Finding, Runs, View, Watched, choose, published_counts
 from searchveil.lab.audit.scenes import FAVOURITES, Canary, Shape, Stage, canaries_for
 from searchveil.log import SearchLog
@@ -26,7 +30,6 @@ SCOUTING = 12  # releases before the first canary, to see which of many equal it
 LEAST_RUNS = 24
 CHOOSING = 1 / 3  # of the runs choose the events, the others prove
 ROUNDS = 8
-LENGTHS = (1, 2, 3)  # how many searches may make one item, where the plan does not say
 
 
 @dataclass(frozen=True)
@@ -98,15 +101,16 @@ def audit(
     canaries: Sequence[str] | None = None,
     confidence: float = 0.95,
     source: Source | None = None,
+    engine: Engine | None = None,
     progress: Progress = silent,
 ) -> AuditReport:
     """Release logs with and without canaries `runs` times and bound ε from below, at the claimed δ.
 
     `canaries` names those to play, all that make sense for the mechanism unless told. A true promise is refuted with a
     probability of at most 1 − `confidence`, over all canaries together.
-    """
-    from searchveil.lab.audit.engine import RepeatingEngine
 
+    Releases are made in a DuckDB engine of the audit's own, which is quick at many small ones, or in `engine`.
+    """
     if not 0 < confidence < 1:
         raise InputError(f"the confidence is a probability, not {confidence:g}; try 0.95")
     if runs < LEAST_RUNS:
@@ -115,19 +119,15 @@ def audit(
     if silence is not None:
         return silence
     source = source or Source()
-    with Scratch() as folder:
-        engine = RepeatingEngine()
-        try:
+    with Scratch() as folder, nullcontext(engine) if engine else closing(RepeatingEngine()) as used:
 
-            def enough(guarantee: Guarantee, canaries: int) -> None:
-                require_enough_runs(runs, 1 - CHOOSING, guarantee, (1 - confidence) / canaries)
+        def enough(guarantee: Guarantee, canaries: int) -> None:
+            require_enough_runs(runs, 1 - CHOOSING, guarantee, (1 - confidence) / canaries)
 
-            scenes = _prepared(mechanism, canaries, enough, folder, engine, source, progress)
-            plan = scenes.mechanism.plan(scenes.stage.users)
-            error = (1 - confidence) / len(scenes.stage.canaries)
-            played = _play(scenes, engine, runs, source, progress)
-        finally:
-            engine.close()
+        scenes = _prepared(mechanism, canaries, enough, folder, used, source, progress)
+        plan = scenes.mechanism.plan(scenes.stage.users)
+        error = (1 - confidence) / len(scenes.stage.canaries)
+        played = _play(scenes, used, runs, source, progress)
     first = int(runs * CHOOSING)
 
     def finding(canary: Canary, scores: Sequence[Scored]) -> Finding:
@@ -168,7 +168,7 @@ def _prepared(
     wanted: Sequence[str] | None,
     enough: Callable[[Guarantee, int], None],
     folder: Path,
-    engine: Any,
+    engine: Engine,
     source: Source,
     progress: Progress,
 ) -> _Prepared:
@@ -176,7 +176,7 @@ def _prepared(
     progress("control: can every canary be seen when nothing protects her?")
     session = mechanism.plan(2).parameters.get("queries_per_session")
     unseen: UnseenError | None = None
-    for length in [session] if session else LENGTHS:
+    for length in [session] if session else _item(mechanism).searches:
         playing, stage = _on_stage(mechanism, wanted, length, 0, folder)
         enough(playing.plan(stage.users).guarantee, len(stage.canaries))
         try:
@@ -240,12 +240,17 @@ def _pool(queries: Sequence[str], folder: Path) -> Any:
 
 
 def _stage(mechanism: Mechanism, wanted: Sequence[str] | None, length: int, favourite: int) -> Stage:
-    transitions = bool(getattr(mechanism, "transitions", False))
-    shape = Shape.of(mechanism.plan(2), transitions=transitions, length=length)
+    transitions, item = bool(getattr(mechanism, "transitions", False)), _item(mechanism)
+    shape = Shape.of(mechanism.plan(2), transitions=transitions, length=length, item=item)
     for _ in range(2):  # where the number of users decides about the thresholds, the thresholds decide about it
         stage = Stage(shape, _wanted(canaries_for(shape, favourite), wanted))
-        shape = Shape.of(mechanism.plan(stage.users), transitions=transitions, length=length)
+        shape = Shape.of(mechanism.plan(stage.users), transitions=transitions, length=length, item=item)
     return Stage(shape, _wanted(canaries_for(shape, favourite), wanted))
+
+
+def _item(mechanism: Mechanism) -> Item:
+    """The kind of item that it publishes; those without a choice are about searches, as queries are."""
+    return item_named(getattr(mechanism, "item", QUERY))
 
 
 def _wanted(there: list[Canary], wanted: Sequence[str] | None) -> list[Canary]:
@@ -259,25 +264,16 @@ def _wanted(there: list[Canary], wanted: Sequence[str] | None) -> list[Canary]:
 class _Logs:
     """The scenes inside the engine, from which the log of one run is put together."""
 
-    def __init__(self, stage: Stage, engine: Any) -> None:
-        self._engine = engine
-        engine.connection.con.register("arriving", stage.rows())
-        engine.sql("create or replace temp table scenes as from arriving")
-        engine.connection.con.unregister("arriving")
+    def __init__(self, stage: Stage, engine: Engine) -> None:
+        self._engine, self._of_slots = engine, rows_by_slot(engine, stage.rows())
 
     def __call__(self, slots: Sequence[str]) -> SearchLog:
         """The crowd, with those who join it."""
-        there = ", ".join(f"'{slot}'" for slot in ("", *slots))
-        self._engine.begin()
-        columns = '"user", query, "time", "rank", url'
-        self._engine.sql(
-            f"create or replace temp table audited as select {columns} from scenes where slot in ({there})"
-        )
-        return SearchLog(self._engine.connection.table("audited"), self._engine, source="the audit's log")
+        return SearchLog(self._of_slots(["", *slots]), self._engine, source="the audit's log")
 
 
 def _favourite(
-    mechanism: Mechanism, stage: Stage, watched: Mapping[str, Sequence[Watched]], engine: Any, source: Source
+    mechanism: Mechanism, stage: Stage, watched: Mapping[str, Sequence[Watched]], engine: Engine, source: Source
 ) -> int:
     """Which of many items with the same count comes out most often; of fair choices any does."""
     logs = _Logs(stage, engine)
@@ -293,7 +289,7 @@ def _favourite(
 Scored = tuple[bool, Mapping[str, float]]  # whether the canary was there, and the scores of that release
 
 
-def _play(scenes: _Prepared, engine: Any, runs: int, source: Source, progress: Progress) -> list[list[Scored]]:
+def _play(scenes: _Prepared, engine: Engine, runs: int, source: Source, progress: Progress) -> list[list[Scored]]:
     """For each canary, run by run, whether she was there and what the auditor saw."""
     mechanism, stage, watched = scenes.mechanism, scenes.stage, scenes.watched
     logs, shape = _Logs(stage, engine), stage.shape

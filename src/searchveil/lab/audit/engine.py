@@ -5,7 +5,7 @@ loaded keep their names from run to run, and the seed of a choice travels as a v
 the expressions of one run are those of the next and their SQL can be kept.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import count
 from typing import Any
 
@@ -15,7 +15,9 @@ import ibis.expr.operations as ops
 import ibis.expr.types as ir
 import pyarrow as pa
 
+from searchveil.engine import Engine
 from searchveil.engine.duckdb import DuckDBEngine
+from searchveil.engine.sql import literal
 
 MOST_TEXTS = 500
 NO_KEY = "-" * 64
@@ -23,6 +25,17 @@ NO_KEY = "-" * 64
 
 @ibis.udf.scalar.builtin(name="getvariable")  # type: ignore[untyped-decorator]
 def _variable(called: str) -> dt.int64: ...
+
+
+OfSlots = Callable[[Sequence[str]], ir.Table]
+
+
+def rows_by_slot(engine: Engine, rows: pa.Table) -> OfSlots:
+    """Rows inside an engine, of which those in some slots can be taken; `slot` itself is not among their columns."""
+    if isinstance(engine, RepeatingEngine):
+        return engine.rows_by_slot(rows)
+    kept = engine.stage(engine.load(rows))
+    return lambda slots: kept.filter(kept["slot"].isin(list(slots))).drop("slot")
 
 
 class RepeatingEngine(DuckDBEngine):
@@ -73,6 +86,19 @@ class RepeatingEngine(DuckDBEngine):
             for table in self._prefilters[asked][1]:
                 self.stage(table)  # under the name it had: the seed's name, a part of the rows, comes from one count
         return self._prefilters[asked][0]
+
+    def rows_by_slot(self, rows: pa.Table) -> OfSlots:
+        """Each call begins a repetition, with the rows of these slots in a table of always the same name."""
+        self.connection.con.register("arriving", rows)
+        self.sql("create or replace temp table scenes as from arriving")
+        self.connection.con.unregister("arriving")
+        schema = ibis.Schema.from_pyarrow(rows.schema)
+        return lambda slots: self._repeat(slots, ibis.schema({name: schema[name] for name in schema if name != "slot"}))
+
+    def _repeat(self, slots: Sequence[str], schema: ibis.Schema) -> ir.Table:
+        self.begin()
+        there = ", ".join(map(literal, slots))
+        return self._create("audited", f"select * exclude (slot) from scenes where slot in ({there})", schema)
 
     def _create(self, name: str, sql: str, schema: ibis.Schema) -> ir.Table:
         self.sql(f"create or replace temp table {name} as {sql}")

@@ -15,6 +15,7 @@ from typing import Any
 import pyarrow as pa
 
 from searchveil.errors import InputError
+from searchveil.items import QUERY, Item, Search
 from searchveil.log.sessions import GAP_MINUTES
 from searchveil.publish.mechanism import Plan
 
@@ -31,17 +32,26 @@ MOST_ROWS = 1_000_000
 class Fragment:
     """The smallest history that makes one item (of a session: one session): searches a minute apart."""
 
-    queries: tuple[str, ...]
-    urls: tuple[str, ...]
+    searches: tuple[Search, ...]
 
-    @classmethod
-    def of(cls, queries: Sequence[str]) -> "Fragment":
-        return cls(tuple(queries), tuple(f"http://{query}.example" for query in queries))
+    @property
+    def queries(self) -> tuple[str, ...]:
+        return tuple(search.query for search in self.searches)
+
+    def spelled(self, i: int) -> "Fragment":
+        """The same searches, as the usual normalising has them."""
+        return Fragment(tuple(search._replace(query=spelled(search.query, i)) for search in self.searches))
+
+    def clicking(self, other: str) -> "Fragment":
+        """The same queries, with clicks on results that this name tells from all others."""
+        return Fragment(
+            tuple(search._replace(url=f"http://{search.query}-{other}.example") for search in self.searches)
+        )
 
 
 @dataclass(frozen=True)
 class Shape:
-    """What one user may change, read off a plan, and how many searches make an item."""
+    """What one user may change, read off a plan, and which searches make an item."""
 
     per_user: int
     scale: float
@@ -51,9 +61,10 @@ class Shape:
     transitions: bool
     length: int
     gap_minutes: float
+    item: Item
 
     @classmethod
-    def of(cls, plan: Plan, *, transitions: bool = False, length: int = 1) -> "Shape":
+    def of(cls, plan: Plan, *, transitions: bool = False, length: int = 1, item: Item = QUERY) -> "Shape":
         known = plan.parameters
         bounds = [known[name] for name in BOUNDS if name in known]
         if not bounds or not {"noise_scale", "second_threshold"} <= set(known):
@@ -70,6 +81,7 @@ class Shape:
             transitions,
             length,
             known.get("gap_minutes", GAP_MINUTES),
+            item,
         )
 
     @property
@@ -83,7 +95,8 @@ class Shape:
         return self.first_threshold - 1
 
     def fragment(self, name: str) -> Fragment:
-        return Fragment.of([f"{name}-{letters(i)}" for i in range(self.length)] if self.length > 1 else [name])
+        texts = [f"{name}-{letters(i)}" for i in range(self.length)] if self.length > 1 else [name]
+        return Fragment(tuple(self.item.example(texts)))
 
     def fragments(self, name: str, n: int) -> list[Fragment]:
         return [self.fragment(f"{name}-{letters(i)}") for i in range(n)]
@@ -152,8 +165,9 @@ class Stage:
             time = START
             for fragment in history:
                 time += self.shape.gap()
-                for query, url in zip(fragment.queries, fragment.urls, strict=True):
-                    values = (slot, user, query, url if clicks else None, time, 1 if clicks else None)
+                for search in fragment.searches:
+                    clicked = (search.url, search.rank) if clicks else (None, None)
+                    values = (slot, user, search.query, clicked[0], time, clicked[1])
                     for column, value in zip(table.values(), values, strict=True):
                         column.append(value)
                     time += timedelta(minutes=1)
@@ -189,8 +203,8 @@ class Stage:
     def searches(self) -> list[tuple[str, str]]:
         """Every query and result that anybody clicks, once."""
         fragments = (fragment for history in self._histories for fragment in history)
-        pairs = (pair for fragment in fragments for pair in zip(fragment.queries, fragment.urls, strict=True))
-        return list(dict.fromkeys(pairs))
+        searches = (search for fragment in fragments for search in fragment.searches)
+        return list(dict.fromkeys((search.query, search.url) for search in searches if search.url is not None))
 
     @property
     def followed(self) -> list[tuple[str, str]]:
@@ -248,7 +262,7 @@ def _spelling(shape: Shape) -> Canary:
     return Canary(
         "spelling",
         f"who spells one item in {shape.per_user + 2} ways",
-        [Fragment(tuple(spelled(query, i) for query in plain.queries), plain.urls) for i in range(shape.per_user + 2)],
+        [plain.spelled(i) for i in range(shape.per_user + 2)],
         others,
         [(others, [plain])] if others else [],
         rare=True,
@@ -362,9 +376,8 @@ def _lone_click(shape: Shape) -> Canary:
 
 def _many_clicks(shape: Shape) -> Canary:
     item = shape.fragment("many-clicks")
-    clicked = [[f"http://{query}-{letters(i)}.example" for query in item.queries] for i in range(CLICKS)]
     what = f"who clicks {CLICKS} results of one popular query that nobody else clicked"
-    history = [Fragment(item.queries, tuple(urls)) for urls in clicked]
+    history = [item.clicking(letters(i)) for i in range(CLICKS)]
     return Canary("many-clicks", what, history, 0, [], [(shape.crowd, [item])])
 
 
