@@ -2,11 +2,12 @@
 
 from math import exp, inf, log
 
+import numpy as np
 import pytest
 from scipy.stats import binom, binomtest
 
 from searchveil.errors import InputError
-from searchveil.lab.estimate import clopper_pearson, epsilon_proved
+from searchveil.lab.estimate import epsilon_proved, lower_end, upper_end
 
 
 @pytest.mark.parametrize("runs", [1, 7, 100])
@@ -14,7 +15,8 @@ from searchveil.lab.estimate import clopper_pearson, epsilon_proved
 def test_the_interval_is_scipys_exact_one(runs: int, confidence: float) -> None:
     for seen in sorted({0, 1, runs // 3, runs - 1, runs}):
         exact = binomtest(seen, runs).proportion_ci(confidence, method="exact")
-        low, high = clopper_pearson(seen, runs, confidence)
+        error = (1 - confidence) / 2
+        low, high = float(lower_end(seen, runs, error)), float(upper_end(seen, runs, error))
         assert low == pytest.approx(exact.low, abs=1e-12)
         assert high == pytest.approx(exact.high, abs=1e-12)
         assert 0 <= low <= seen / runs <= high <= 1
@@ -65,4 +67,11 @@ def test_the_bound_is_wrong_no_more_often_than_stated(p: float, epsilon: float) 
 @pytest.mark.parametrize(("seen", "runs"), [(-1, 10), (11, 10), (0, 0)])
 def test_what_is_no_share_is_refused(seen: int, runs: int) -> None:
     with pytest.raises(InputError, match=f"{seen} of {runs} runs is not a share"):
-        clopper_pearson(seen, runs)
+        lower_end(seen, runs, 0.05)
+    with pytest.raises(InputError, match=f"{seen} of {runs} runs is not a share"):
+        upper_end(seen, runs, 0.05)
+
+
+def test_ends_of_arrays_are_those_of_their_numbers() -> None:
+    for end in (lower_end, upper_end):
+        assert end(np.arange(8), 7, 0.05).tolist() == [float(end(seen, 7, 0.05)) for seen in range(8)]

@@ -8,16 +8,17 @@ from operator import eq, ge, le
 from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
-from scipy.stats import beta
 
 from searchveil.lab.audit.scenes import Canary
-from searchveil.lab.estimate import epsilon_proved
+from searchveil.lab.estimate import epsilon_proved, lower_end, upper_end
 from searchveil.privacy import rounding
 
 PSEUDONYMS = {"user", "position", "rank", "time"}  # columns that are no part of what is published of an item
 # A frequent event is taken for as rare, a rare one for as frequent, as leaves it this chance to be seen as it was.
 CAUTION = 0.05
+Floats = npt.NDArray[np.float64]
 GRID = 2.0**-53  # the uniform numbers that floating-point samplers start from are multiples of it
 
 
@@ -178,27 +179,25 @@ def choose(runs: Runs, delta: float) -> Event:
     if not runs.present or not runs.absent:
         return best
     for score in SCORES:
-        values = [np.sort([scores[score] for scores in side]) for side in (runs.present, runs.absent)]
-        cuts = np.unique(np.concatenate(values))
-        below, up_to = ([np.searchsorted(side, cuts, end) for side in values] for end in ("left", "right"))
-        sizes = [len(side) for side in values]
-        seen: dict[Comparison, list[Any]] = {
-            "at least": [n - b for n, b in zip(sizes, below, strict=True)],
-            "at most": up_to,
-            "exactly": [u - b for u, b in zip(up_to, below, strict=True)],
-        }
-        for comparison, counted in seen.items():
+        present, absent = (np.sort([scores[score] for scores in side]) for side in (runs.present, runs.absent))
+        cuts = np.unique(np.concatenate([present, absent]))
+        for comparison in COMPARISONS:
+            both = _times_seen(present, cuts, comparison), _times_seen(absent, cuts, comparison)
             for with_her in (True, False):
-                (often, seldom), (n_often, n_seldom) = (
-                    (both[0], both[1]) if with_her else (both[1], both[0]) for both in (counted, sizes)
-                )
-                low = beta.ppf(CAUTION, np.maximum(often, 1e-9), n_often - often + 1)
-                high = beta.ppf(1 - CAUTION, seldom + 1, np.maximum(n_seldom - seldom, 1e-9))
-                promise = np.log(np.maximum(low - delta, 1e-9) / high)
-                place = int(np.argmax(promise))
-                if promise[place] > most:
-                    best, most = Event(score, comparison, float(cuts[place]), with_her), float(promise[place])
+                often, seldom = both if with_her else both[::-1]
+                n_often, n_seldom = (len(present), len(absent)) if with_her else (len(absent), len(present))
+                low, high = lower_end(often, n_often, CAUTION), upper_end(seldom, n_seldom, CAUTION)
+                proved = np.log(np.maximum(low - delta, 1e-9) / high)
+                place = int(np.argmax(proved))
+                if proved[place] > most:
+                    best, most = Event(score, comparison, float(cuts[place]), with_her), float(proved[place])
     return best
+
+
+def _times_seen(values: Floats, cuts: Floats, comparison: Comparison) -> Any:
+    """How many of the sorted values compare so with each cut."""
+    below, up_to = np.searchsorted(values, cuts, "left"), np.searchsorted(values, cuts, "right")
+    return {"at least": len(values) - below, "at most": up_to, "exactly": up_to - below}[comparison]
 
 
 @dataclass(frozen=True)
