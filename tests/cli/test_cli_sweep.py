@@ -103,7 +103,7 @@ def test_a_signal_in_the_middle_of_a_cell_leaves_no_copy_of_the_log(tmp_path: Pa
     file = experiment(tmp_path, MEASURED + "[log]\npath = 'log.tsv'\n" + slow)
     running = start(tmp_path, "sweep", file, "--out", "out", "--workers", "1")
     scratch = tmp_path / SCRATCH
-    until(lambda: workers_of(running.pid) and any(scratch.glob("*/engine.duckdb")), "a cell was begun")
+    until(lambda: workers_of(running.pid) and any(scratch.glob("*/*/engine.duckdb")), "a cell was begun")
     running.send_signal(signal.SIGTERM)
     _, err = running.communicate(timeout=LIMIT)
     assert running.returncode == 128 + signal.SIGTERM, err

@@ -148,7 +148,33 @@ BAD: list[tuple[str, str, tuple[str, ...]]] = [
         ("no column 'kk'", "guarantee_epsilon"),
     ),
     ("whole log tested", f"test_fraction = 1.0\n{LOG}[[mechanism]]\nmethod = 'k-query'", ("test_fraction",)),
-    ("repeats", f"repeats = 0\n{LOG}[[mechanism]]\nmethod = 'k-query'", ("repeats is a whole number",)),
+    (
+        "repeats",
+        f"repeats = 0\n{LOG}[[mechanism]]\nmethod = 'k-query'",
+        ("experiment.toml: repeats = 0: input should be greater than or equal to 1",),
+    ),
+    (
+        "text for a number of a log",
+        "measures = ['coverage']\n[log]\nusers = 'ten'\n[[mechanism]]\nmethod = 'k-query'",
+        (":2: [log]: users = 'ten': input should be a valid integer",),
+    ),
+    (
+        "no path of a log",
+        "measures = ['coverage']\n[log]\npath = []\n[[mechanism]]\nmethod = 'k-query'",
+        (":2: [log]: path = ",),
+    ),
+    (
+        "another kind of value for a measure",
+        f"{LOG}[measure.coverage]\nranks = [1, 'ten']\n[[mechanism]]\nmethod = 'k-query'",
+        (":4: [measure.coverage]: ranks.1 = 'ten': input should be a valid integer",),
+    ),
+    ("no method", f"{LOG}[[mechanism]]\nk = 3", (":4: [[mechanism]] 1: needs method",)),
+    ("cases", f"{LOG}[[mechanism]]\nmethod = 'k-query'\ncases = 3", ("[[mechanism]] 1: cases = 3: input should be",)),
+    (
+        "where of a chart",
+        f"{LOG}[[mechanism]]\nmethod = 'k-query'\n[[chart]]\ny = 'coverage/*'\nlog_x = 1",
+        (":6: [[chart]] 1: log_x = 1: input should be a valid boolean",),
+    ),
     (
         "no pool there",
         f"{LOG}[[mechanism]]\nmethod = 'safelog-click'\nepsilon = 1\npool = 'gone.parquet'",
@@ -329,7 +355,7 @@ def test_a_process_that_dies_takes_only_its_cell_with_it(tmp_path: Path) -> None
 
         killer = threading.Thread(target=kill_the_first)
         killer.start()
-        ended = list(run(ready.setup, cells, store.folder, 1))
+        ended = list(run(ready.setup, cells, store, 1))
         killer.join()
     assert [failure and failure.cell.key for failure in ended] == [cells[0].key, None]
     assert ended[0] is not None

@@ -18,6 +18,10 @@ class NormalLog:
     def has_times(self) -> bool:
         return "time" in self.log.table.columns
 
+    @property
+    def has_clicks(self) -> bool:
+        return "url" in self.log.table.columns
+
     @cached_property
     def searches(self) -> ir.Table:
         """A row for each submission; in a log without times, for each row. Those of unknown time count once a query."""

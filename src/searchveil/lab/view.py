@@ -139,26 +139,35 @@ def _of_log(log: SearchLog) -> "dict[Counted, Tables]":
     """How to count a log's occurrences, its users (each once an item) and, where an item knows how, its sessions."""
     normal, engine = NormalLog(log), log.engine
     items = [item for item in ITEMS.values() if item.is_in(log)]
-    occurrences = {item.table: _by(item.count_occurrences, normal) for item in items if item.occurrences}
-    users = {item.table: _by(item.count_users, normal) for item in items if item.users}
     sessions = {item.table: _by(item.sessions, normal) for item in items if item.sessions}
-    if normal.has_times:
-        occurrences["session"] = lambda _: _sessions_by_time(normal.timed)
-    if "url" in log.table.columns:
-        occurrences["history"] = lambda _: normal.clicks
-        users["history"] = lambda _: normal.clicks.mutate(count=ibis.literal(1, "int64"))
-    # An item that brings no way of its own to be counted, and follows from nothing else, is counted by its rows.
-    for item in items:
-        if item.table not in _with_derived(occurrences):
-            occurrences[item.table] = _by(item.count_occurrences, normal)
-        if item.table not in _with_derived(users):
-            users[item.table] = _by(item.count_users, normal)
     whose: dict[str, Recipe] = {"user": lambda _: count_rows(log.table, "user")}
     return {
-        "occurrences": Tables(engine, _with_derived(whose | occurrences)),
-        "users": Tables(engine, _with_derived(whose | users)),
+        "occurrences": Tables(engine, _with_derived(whose | _occurrences(normal, items))),
+        "users": Tables(engine, _with_derived(whose | _users(normal, items))),
         "sessions": Tables(engine, whose | sessions),
     }
+
+
+def _occurrences(normal: NormalLog, items: Sequence[Item]) -> dict[str, Recipe]:
+    recipes = {item.table: _by(item.count_occurrences, normal) for item in items if item.occurrences}
+    if normal.has_times:
+        recipes["session"] = lambda _: _sessions_by_time(normal.timed)
+    if normal.has_clicks:
+        recipes["history"] = lambda _: normal.clicks
+    return _with_the_others(recipes, {item.table: _by(item.count_occurrences, normal) for item in items})
+
+
+def _users(normal: NormalLog, items: Sequence[Item]) -> dict[str, Recipe]:
+    recipes = {item.table: _by(item.count_users, normal) for item in items if item.users}
+    if normal.has_clicks:
+        recipes["history"] = lambda _: normal.clicks.mutate(count=ibis.literal(1, "int64"))
+    return _with_the_others(recipes, {item.table: _by(item.count_users, normal) for item in items})
+
+
+def _with_the_others(recipes: dict[str, Recipe], by_rows: Mapping[str, Recipe]) -> dict[str, Recipe]:
+    """An item that brings no way of its own to be counted, and follows from nothing else, is counted by its rows."""
+    derived = _with_derived(recipes)
+    return recipes | {table: recipe for table, recipe in by_rows.items() if table not in derived}
 
 
 def _by(count: Callable[[NormalLog], ir.Table], normal: NormalLog) -> Recipe:

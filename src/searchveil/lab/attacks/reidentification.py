@@ -93,12 +93,7 @@ def attack_reidentification(
     histories = _targets(log, known, targets, source)
     facts = {user: _some_of(queries, known, source) for user, queries in histories.items()}
     progress("looking for them in the log")
-    fitting = _users_who_fit(log, facts)
-    before = Linkage(
-        found=fmean(1 / fitting[user] for user in facts),
-        alone=fmean(fitting[user] == 1 for user in facts),
-        chance=1 / log.users,
-    )
+    before = _linkage_in_log(log, facts)
     progress("looking for them in the release")
     published = Published.of([log.engine.fetch(table) for table in released_tables(release, log.engine)])
     everyone = list(facts)
@@ -110,7 +105,8 @@ def attack_reidentification(
     def right_about(people: Sequence[Any]) -> float:
         return fmean(published.right(guess, histories[user]) for guess, user in zip(guesses, people, strict=True))
 
-    texts = [] if planted is None else [log.normalization.apply_to_text(str(q)) for q in planted["query"].to_pylist()]
+    planted_queries = [] if planted is None else planted["query"].to_pylist()
+    texts = [log.normalization.apply_to_text(str(query)) for query in planted_queries]
     return Reidentification(
         release.plan.method if isinstance(release, Release) else str(release_record(release).get("method")),
         known,
@@ -212,6 +208,13 @@ def _somebody_else(others: Sequence[Any], facts: Mapping[Any, Terms], published:
     return next(unknown, others[0] if others else next(iter(facts)))
 
 
+def _linkage_in_log(log: SearchLog, facts: Mapping[Any, Terms]) -> Linkage:
+    """How well the facts point to one user of the log itself, under pseudonyms."""
+    fitting = _users_who_fit(log, facts)
+    found, alone = ([1 / fitting[user] for user in facts], [fitting[user] == 1 for user in facts])
+    return Linkage(fmean(found), fmean(alone), 1 / log.users)
+
+
 def _linkage(
     log: SearchLog, published: Published, facts: Mapping[Any, Terms], histories: Mapping[Any, Terms]
 ) -> Linkage:
@@ -219,9 +222,14 @@ def _linkage(
     best = {user: published.best(known) for user, known in facts.items()}
     fits = {user: [r for r in best[user] if r <= published.read(histories[user])] for user in facts}
     owners = _users_who_hold(log, published, {record for records in fits.values() for record in records})
-    found = [sum(1 / owners[r] for r in fits[user]) / len(best[user]) if best[user] else 0.0 for user in facts]
-    alone = [len(set(best[user])) == 1 and bool(fits[user]) and owners[best[user][0]] == 1 for user in facts]
+    found = [sum(1 / owners[r] for r in fits[user]) / max(1, len(best[user])) for user in facts]
+    alone = [_one_owner(best[user], fits[user], owners) for user in facts]
     return Linkage(fmean(found), fmean(alone), 1 / log.users)
+
+
+def _one_owner(best: Sequence[Terms], fits: Sequence[Terms], owners: Mapping[Terms, int]) -> bool:
+    """Whether a single record fits best, is the target's, and can be nobody else's."""
+    return len(set(best)) == 1 and bool(fits) and owners[best[0]] == 1
 
 
 def _users_who_hold(log: SearchLog, published: Published, records: set[Terms]) -> dict[Terms, int]:

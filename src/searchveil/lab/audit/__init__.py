@@ -300,26 +300,24 @@ def _play(scenes: _Prepared, engine: Engine, runs: int, source: Source, progress
         if run % max(1, runs // 20) == 0:
             progress(f"release {run + 1} of {runs}")
         coins = [bool(source.bits(1)) for _ in stage.canaries]
-        slots = [
-            f"{'+' if here else '-'}{canary.name}"
-            for canary, here in zip(stage.canaries, coins, strict=True)
-            if here or replaced
-        ]
+        slots = _slots(stage.canaries, coins, replaced)
         counts = published_counts(mechanism.release(logs(slots), source=source).tables)
         for canary, here, scores in zip(stage.canaries, coins, played, strict=True):
             # Who is in the place of the other canaries is known: it is decided by their coins.
             elsewhere = coins.count(False) - (not here)
-            in_her_place = [Watched(item.key, item.others + elsewhere) for item in watched[stage.bystander.name]]
-            view = View(
-                counts,
-                watched[canary.name],
-                in_her_place if replaced else (),
-                beside,
-                shape.per_user,
-                shape.scale,
-            )
+            bystanders = watched[stage.bystander.name] if replaced else ()
+            in_her_place = [Watched(item.key, item.others + elsewhere) for item in bystanders]
+            view = View(counts, watched[canary.name], in_her_place, beside, shape.per_user, shape.scale)
             scores.append((here, {name: score(view) for name, (_, score) in SCORES.items()}))
     return played
+
+
+def _slots(canaries: Sequence[Canary], coins: Sequence[bool], replaced: bool) -> list[str]:
+    """Who joins the crowd: canaries by their coins and, where one replaces another, those in their place."""
+    slots = (
+        (f"+{canary.name}" if here else f"-{canary.name}", here) for canary, here in zip(canaries, coins, strict=True)
+    )
+    return [slot for slot, here in slots if here or replaced]
 
 
 def _split(scores: Sequence[Scored]) -> Runs:

@@ -48,14 +48,11 @@ def watched_items(mechanism: Mechanism, stage: Stage, logs: Logs, source: Source
             f"the audit cannot switch off the noise of {mechanism.method}, so it cannot prove that it sees anything: "
             "releases must be made with the scales and thresholds of the plan"
         )
-    size = next(n for n in count(2) if comb(n, n // 2) >= len(stage.scenes))
-    codes = [set(places) for places in combinations(range(size), size // 2)][: len(stage.scenes)]
-    changed = [
-        _changed(without, release([scene for scene, code in zip(stage.scenes, codes, strict=True) if i in code]))
-        for i in range(size)
-    ]
+    coded = list(zip(stage.scenes, _codes(len(stage.scenes)), strict=True))
+    size = 1 + max(max(code) for _, code in coded)
+    changed = [_changed(without, release([scene for scene, code in coded if i in code])) for i in range(size)]
     found = {}
-    for scene, code in reversed(list(zip(stage.scenes, codes, strict=True))):  # canaries before what helps them
+    for scene, code in reversed(coded):  # canaries before what helps them
         touched = set.intersection(*(changed[i] for i in code))
         hers = touched.difference(*(changed[i] for i in range(size) if i not in code))
         held = {key: round(without.get(key, 0)) for key in sorted(hers)}
@@ -63,6 +60,12 @@ def watched_items(mechanism: Mechanism, stage: Stage, logs: Logs, source: Source
         if not found[scene.name]:
             raise UnseenError(f"the audit cannot see its canary '{scene.name}': {_why(scene, touched, held)}")
     return found
+
+
+def _codes(scenes: int) -> list[set[int]]:
+    """For each scene the releases in which it is joined: half of them, no two scenes the same half."""
+    size = next(n for n in count(2) if comb(n, n // 2) >= scenes)
+    return [set(places) for places in combinations(range(size), size // 2)][:scenes]
 
 
 def _true_counts(mechanism: Mechanism, stage: Stage, log: SearchLog, source: Source) -> Counts:

@@ -59,15 +59,15 @@ def sweep(
     with prepared(experiment, folder, step) as ready:
         cells = grid(ready.setup, ready.files)
         missing, of = store.missing(cells), len({cell.key for cell in cells})
-        several = max(1, min(workers or os.cpu_count() or 1, len(missing)))
-        threads = max(1, (os.cpu_count() or 1) // several)
+        cores = os.cpu_count() or 1
+        several = max(1, min(workers or cores, len(missing)))
+        threads = max(1, cores // several)
         setup = replace(ready.setup, threads=threads, memory=_memory(several))
         failures: list[Failure] = []
         step(f"{len(missing)} of {of} cells to do, {several} at a time")
         done(of - len(missing), of)
-        for number, failure in enumerate(run(setup, missing, store.folder, several), 1):
-            if failure is not None:
-                failures.append(failure)
+        for number, failure in enumerate(run(setup, missing, store, several), 1):
+            failures += [failure] if failure else []
             done(of - len(missing) + number, of)
     step("drawing")
     _write_failures(folder / "failures", failures)

@@ -46,20 +46,22 @@ class Chart:
 
     def table(self) -> list[list[str]]:
         """A header and a line for each series: what the chart shows, in figures."""
-        places: list[float | str] = [x for x in {mark.x for mark in self.marks} if x is not None]
-        places.sort(key=lambda x: (isinstance(x, str), x))
-        levels = any(mark.x is None for mark in self.marks)
-        facets = len({mark.facet for mark in self.marks}) > 1
-        head = [*([self.spec.facet or ""] if facets else []), self.spec.x]
-        lines = [head + [_number(x) for x in places] + ([NO_X] if levels else [])]
-        of = {(mark.facet, mark.series, mark.x): mark for mark in self.marks}
-        order = {facet: place for place, facet in enumerate(dict.fromkeys(mark.facet for mark in self.marks))}
+        facets = list(dict.fromkeys(mark.facet for mark in self.marks))
+        named = len(facets) > 1  # otherwise there is nothing to tell apart
+        places = self._places()
+        header = [self.spec.facet or "", self.spec.x] if named else [self.spec.x]
+        lines = [header + [NO_X if x is None else _number(x) for x in places]]
+        found = {(mark.facet, mark.series, mark.x): _number(mark.mean) for mark in self.marks}
         rows = dict.fromkeys((mark.facet, mark.series) for mark in self.marks)
-        for facet, series in sorted(rows, key=lambda row: order[row[0]]):
-            values = [of.get((facet, series, x)) for x in [*places, *([None] if levels else [])]]
-            cells = [_number(mark.mean) if mark else "" for mark in values]
-            lines.append([*([facet] if facets else []), series, *cells])
+        for facet, series in sorted(rows, key=lambda row: facets.index(row[0])):
+            names = [facet, series] if named else [series]
+            lines.append(names + [found.get((facet, series, x), "") for x in places])
         return lines
+
+    def _places(self) -> list[float | str | None]:
+        """On the axis in order, numbers before texts; last the marks that have none."""
+        places = {mark.x for mark in self.marks}
+        return sorted(places, key=lambda x: (x is None, isinstance(x, str), 0 if x is None else x))
 
     def text(self) -> str:
         """The table in columns, under its title; the first columns are names, the others numbers."""
@@ -93,8 +95,7 @@ def charts(experiment: Experiment, results: Results) -> list[Chart]:
 
 def _of_application(name: str, results: Results) -> ChartSpec | None:
     """Privacy against utility: its first figure by ε or, where δ is all that varies, by δ."""
-    rows = [row for row in results.rows if row.get("name") == name and row.get("value") is not None]
-    rows = [row for row in rows if row["method"] != ORIGINAL]
+    rows = [row for row in results.rows if row.get("name") == name and _has_figure(row)]
     if not rows:
         return None
     epsilons, deltas = ({row[f"guarantee_{which}"] for row in rows} for which in ("epsilon", "delta"))
@@ -106,27 +107,44 @@ def _of_application(name: str, results: Results) -> ChartSpec | None:
 
 def _marks(spec: ChartSpec, rows: Sequence[Row]) -> Iterable[Mark]:
     wanted = [row for row in rows if _shown(spec, row)]
-    naming = spec.series or ("label",)
-    told = {*naming, spec.x, spec.facet, spec.x.removeprefix("guarantee_")}
-    figure = "of" if "at" in told else "figure"
-    several = {column: len({row[column] for row in wanted}) > 1 for column in ("name", "figure", "of")}
-    if several[figure] and not told & {"of", "figure"}:
-        naming = (*naming, figure)
-    crowded = _crowded(spec, wanted, naming)
+    several = {column for column in ("name", "figure", "of") if len({row[column] for row in wanted}) > 1}
+    on_axes = {*(spec.series or ("label",)), spec.x, spec.facet, spec.x.removeprefix("guarantee_")}
+    naming = _naming(spec, several, on_axes)
+    for (facet, series), value in _originals(spec, wanted, several).items():
+        yield Mark(facet, series, None, value, value, value)
+    for (facet, series, x), found in _values(spec, wanted, naming, on_axes).items():
+        yield Mark(facet, series, x, fmean(found), min(found), max(found))
+
+
+def _values(
+    spec: ChartSpec, rows: Sequence[Row], naming: tuple[str, ...], on_axes: set[str | None]
+) -> dict[tuple[str, str, Any], list[float]]:
+    """The values of all repeats for each facet, series and place; what varies names a series where it must."""
+    crowded = _crowded(spec, rows, naming)
     values: defaultdict[tuple[str, str, Any], list[float]] = defaultdict(list)
-    originals: dict[tuple[str, str], float] = {}
-    for row in wanted:
+    for row in rows:
         facet, series, x = _place(spec, row, naming)
         if x is None or series in crowded:
-            series = _series(row, (*naming, *(name for name in row[SWEPT] if name not in told)))
+            series = _series(row, (*naming, *(name for name in row[SWEPT] if name not in on_axes)))
         values[facet, series, x].append(row["value"])
-        if row.get("original") is not None:
-            which = [column for column in ("name", "figure") if several[column] and spec.facet != column]
-            originals[facet, " ".join([ORIGINAL, *(row[column] for column in which)])] = row["original"]
-    for (facet, series), value in originals.items():
-        yield Mark(facet, series, None, value, value, value)
-    for (facet, series, x), found in values.items():
-        yield Mark(facet, series, x, fmean(found), min(found), max(found))
+    return values
+
+
+def _naming(spec: ChartSpec, several: set[str], on_axes: set[str | None]) -> tuple[str, ...]:
+    """The columns that name a series; figures are told apart, unless an axis does it."""
+    naming = spec.series or ("label",)
+    figure = "of" if "at" in on_axes else "figure"
+    return (*naming, figure) if figure in several and not on_axes & {"of", "figure"} else naming
+
+
+def _originals(spec: ChartSpec, rows: Sequence[Row], several: set[str]) -> dict[tuple[str, str], float]:
+    """What the log itself reaches, for each facet and figure."""
+    which = [column for column in ("name", "figure") if column in several and spec.facet != column]
+    return {
+        (_facet(spec, row), " ".join([ORIGINAL, *(row[column] for column in which)])): row["original"]
+        for row in rows
+        if row.get("original") is not None
+    }
 
 
 def _crowded(spec: ChartSpec, rows: Sequence[Row], naming: Sequence[str]) -> set[str]:
@@ -138,7 +156,11 @@ def _crowded(spec: ChartSpec, rows: Sequence[Row], naming: Sequence[str]) -> set
 
 
 def _place(spec: ChartSpec, row: Row, naming: Sequence[str]) -> tuple[str, str, Any]:
-    return _said(spec.facet, row) if spec.facet else "", _series(row, naming), row.get(spec.x)
+    return _facet(spec, row), _series(row, naming), row.get(spec.x)
+
+
+def _facet(spec: ChartSpec, row: Row) -> str:
+    return _said(spec.facet, row) if spec.facet else ""
 
 
 def _series(row: Row, naming: Iterable[str]) -> str:
@@ -147,11 +169,15 @@ def _series(row: Row, naming: Iterable[str]) -> str:
 
 def _shown(spec: ChartSpec, row: Row) -> bool:
     return (
-        row.get("value") is not None
-        and row["method"] != ORIGINAL
+        _has_figure(row)
         and any(fnmatchcase(f"{row['name']}/{row['figure']}", pattern) for pattern in spec.y)
         and all(row.get(column) in (None, *values) for column, values in spec.where.items())
     )
+
+
+def _has_figure(row: Row) -> bool:
+    """Of a release; the original is drawn beside it."""
+    return row.get("value") is not None and row["method"] != ORIGINAL
 
 
 def _said(column: str, row: Row) -> str:
@@ -172,38 +198,55 @@ def _number(value: Any) -> str:
 
 
 def _drawn(spec: ChartSpec, marks: Sequence[Mark]) -> Any:
+    """Lines with a rule over the range of the repeats; levels as broken lines."""
     import altair as alt
 
-    if spec.log_x:  # zero has no logarithm
-        marks = [mark for mark in marks if mark.x is None or (isinstance(mark.x, int | float) and mark.x > 0)]
-    if spec.log_y:
-        marks = [replace(mark, low=max(mark.low, mark.mean / 10)) for mark in marks if mark.mean > 0]
-    values = [vars(mark) | {"level": mark.x is None} for mark in marks]
-    numeric = all(isinstance(mark.x, int | float) for mark in marks if mark.x is not None)
-    x = alt.X(
-        "x:Q" if numeric else "x:N",
-        title=spec.x_title or _called(spec.x),
-        scale=alt.Scale(type="log" if spec.log_x else "linear", zero=False, nice=not spec.log_x)
-        if numeric
-        else alt.Undefined,
-    )
-    scale = alt.Scale(type="log") if spec.log_y else alt.Scale(zero=False)
-    y = alt.Y("mean:Q", title=spec.y_title or ", ".join(spec.y), scale=scale)
-    names = list(dict.fromkeys(mark.series for mark in marks))
-    colors = ["#666" if name.startswith(ORIGINAL) else COLORS[place % len(COLORS)] for place, name in enumerate(names)]
-    color = alt.Color(
-        "series:N", title=None, scale=alt.Scale(domain=names, range=colors), legend=alt.Legend(labelLimit=300)
-    )
-    base = alt.Chart(alt.InlineData(values=values))
+    marks = _on_scales(spec, marks)
+    x, y, color = _x(spec, marks), _y(spec), _color(marks)
+    base = alt.Chart(alt.InlineData(values=[vars(mark) | {"level": mark.x is None} for mark in marks]))
     points = base.transform_filter("!datum.level")
-    layers = [
+    chart: Any = alt.layer(
         points.mark_line(point=True).encode(x=x, y=y, color=color),
         points.mark_rule(opacity=0.5).encode(x=x, y=alt.Y("low:Q"), y2="high:Q", color=color),
         base.transform_filter("datum.level").mark_rule(strokeDash=[5, 4]).encode(y=y, color=color),
-    ]
-    layered = alt.layer(*layers).properties(width=WIDTH, height=HEIGHT)
-    chart = layered
+    ).properties(width=WIDTH, height=HEIGHT)
     if spec.facet:
         facet = alt.Facet("facet:N", title=None, sort=list(dict.fromkeys(mark.facet for mark in marks)))
-        chart = layered.facet(facet, columns=2).resolve_scale(x="independent", y="independent")
+        chart = chart.facet(facet, columns=2).resolve_scale(x="independent", y="independent")
     return chart.properties(title=spec.title).configure(background="white").configure_axis(titleFontWeight="normal")
+
+
+def _on_scales(spec: ChartSpec, marks: Sequence[Mark]) -> Sequence[Mark]:
+    """Without what has no logarithm where a scale is logarithmic."""
+    if spec.log_x:
+        marks = [mark for mark in marks if mark.x is None or (isinstance(mark.x, int | float) and mark.x > 0)]
+    if spec.log_y:
+        marks = [replace(mark, low=max(mark.low, mark.mean / 10)) for mark in marks if mark.mean > 0]
+    return marks
+
+
+def _x(spec: ChartSpec, marks: Sequence[Mark]) -> Any:
+    import altair as alt
+
+    title = spec.x_title or _called(spec.x)
+    if any(isinstance(mark.x, str) for mark in marks):
+        return alt.X("x:N", title=title)
+    scale = alt.Scale(type="log" if spec.log_x else "linear", zero=False, nice=not spec.log_x)
+    return alt.X("x:Q", title=title, scale=scale)
+
+
+def _y(spec: ChartSpec) -> Any:
+    import altair as alt
+
+    scale = alt.Scale(type="log") if spec.log_y else alt.Scale(zero=False)
+    return alt.Y("mean:Q", title=spec.y_title or ", ".join(spec.y), scale=scale)
+
+
+def _color(marks: Sequence[Mark]) -> Any:
+    """A colour for each series; what the original reaches is grey."""
+    import altair as alt
+
+    names = list(dict.fromkeys(mark.series for mark in marks))
+    colors = ["#666" if name.startswith(ORIGINAL) else COLORS[place % len(COLORS)] for place, name in enumerate(names)]
+    scale = alt.Scale(domain=names, range=colors)
+    return alt.Color("series:N", title=None, scale=scale, legend=alt.Legend(labelLimit=300))

@@ -10,7 +10,11 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import MISSING, dataclass, field, fields
 from itertools import product
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Annotated, Any, NoReturn, TypeVar
+
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationError
+from pydantic.dataclasses import dataclass as checked
+from pydantic_core import ErrorDetails
 
 from searchveil.errors import InputError
 from searchveil.lab.applications import APPLICATIONS, application_named
@@ -23,8 +27,6 @@ Judges = Mapping[str, Parameters]  # applications or measures: name → its para
 
 ORIGINAL = "original"  # the log itself, a row like any other wherever an application is tried
 PUBLIC_FILES = ("pool", "candidates", "transition_candidates")  # parameters that are tables kept in files
-TOP = ("title", "repeats", "seed", "test_fraction", "applications", "measures")
-TABLES = ("log", "application", "measure", "mechanism", "chart")
 # The columns of results.parquet that stand beside the parameters; a chart may use them too.
 COLUMNS = (
     "cell label method varied repeat kind name figure of at value original note guarantee_epsilon guarantee_delta "
@@ -34,22 +36,37 @@ PLANNED = "plan_"  # begins the columns of what a mechanism works out from its p
 OF_A_RELEASE = ("plan", "release")  # what a chart can show besides applications and measures
 
 
-@dataclass(frozen=True)
+STRICT = ConfigDict(strict=True, extra="forbid")
+LONGEST_VALUE = 60  # characters of a wrong value that are repeated
+
+
+def _listed(value: Any) -> Any:
+    """One value may stand for a list of one."""
+    return tuple(value) if isinstance(value, list | tuple) else (value,)
+
+
+Several = Annotated[tuple[str, ...], BeforeValidator(_listed)]
+Share = Annotated[float, Field(gt=0, lt=1)]
+AtLeast0 = Annotated[int, Field(ge=0)]
+AtLeast1 = Annotated[int, Field(ge=1)]
+
+
+@checked(frozen=True, config=STRICT)
 class DemoLog:
     """A log that is made, not read: nobody's searches, so its noise may be repeatable."""
 
-    users: int
-    seed: int = 1
+    users: AtLeast1
+    seed: AtLeast0 = 1
 
     def __str__(self) -> str:
         return f"demo log of {self.users} users, seed {self.seed}"
 
 
-@dataclass(frozen=True)
+@checked(frozen=True, config=STRICT)
 class LogFiles:
-    path: tuple[str, ...]
+    path: Annotated[Several, Field(min_length=1)]
     format: str = "auto"
-    columns: Parameters = field(default_factory=dict)
+    columns: dict[str, Any] = field(default_factory=dict)
 
     def __str__(self) -> str:
         return ", ".join(self.path)
@@ -74,24 +91,57 @@ class Point:
         return method_named(self.method)(**simple, **files)
 
 
-@dataclass(frozen=True)
+@checked(frozen=True, config=STRICT)
 class ChartSpec:
     """`y` names figures as application/figure or measure/figure, with * for any; the rest names columns.
 
     `where` keeps the rows with one of these values. A method that has no such parameter is not asked about it.
     """
 
-    file: str
-    y: tuple[str, ...]
+    file: Annotated[str, Field(pattern=r"^[\w.-]+$")]
+    y: Annotated[Several, Field(min_length=1)]
     x: str = "guarantee_epsilon"
-    series: tuple[str, ...] = ()
+    series: Several = ()
     facet: str | None = None
-    where: Mapping[str, tuple[Any, ...]] = field(default_factory=dict)
+    where: dict[str, Annotated[tuple[Any, ...], BeforeValidator(_listed)]] = field(default_factory=dict)
     title: str = ""
     x_title: str = ""
     y_title: str = ""
     log_x: bool = False
     log_y: bool = False
+
+    @property
+    def columns(self) -> list[str]:
+        """The columns of the results that it asks for."""
+        return [*self.series, *self.where, self.x, *([self.facet] if self.facet else [])]
+
+
+class _File(BaseModel):
+    """The tables of the file and the keys above them."""
+
+    model_config = STRICT
+
+    title: str | None = None
+    repeats: AtLeast1 = 1
+    seed: AtLeast0 = 1
+    test_fraction: Share = 0.2
+    applications: list[str] | None = None
+    measures: list[str] | None = None
+    log: dict[str, Any]
+    application: dict[str, dict[str, Any]] = {}
+    measure: dict[str, dict[str, Any]] = {}
+    mechanism: Annotated[list[dict[str, Any]], Field(min_length=1)]
+    chart: list[dict[str, Any]] = []
+
+
+class _MechanismTable(BaseModel):
+    """What is no parameter of the mechanism; its parameters are all that is there besides."""
+
+    model_config = ConfigDict(strict=True, extra="allow")
+
+    method: str
+    label: str | None = None
+    cases: Annotated[list[dict[str, Any]], Field(min_length=1)] = [{}]
 
 
 @dataclass(frozen=True)
@@ -123,6 +173,9 @@ class Experiment:
         return _Reading(path, text).experiment(given)
 
 
+T = TypeVar("T")
+
+
 @dataclass(frozen=True)
 class _Reading:
     """The file while it is read: every complaint names it, the table and the line."""
@@ -131,150 +184,108 @@ class _Reading:
     text: str
 
     def experiment(self, given: Parameters) -> Experiment:
-        self._known(given, (*TOP, *TABLES), "")
-        for name in ("mechanism", "chart"):
-            if not isinstance(given.get(name, []), list):
-                self._fail(f"[{name}]", f"there may be several: write [[{name}]]")
-        if not given.get("mechanism"):
-            self._fail("", "has no [[mechanism]]: name at least one way of publishing")
-        applications = self._judges(given, "application")
-        measures = self._judges(given, "measure")
+        file = self._parsed(_File, _all_written_out(given), "")
+        applications = self._judges("application", file.applications or [], file.application)
+        measures = self._judges("measure", file.measures or [], file.measure)
         if not applications and not measures:
             self._fail("", "judges nothing: name applications, measures or both")
-        points = [point for place, table in enumerate(given["mechanism"], 1) for point in self._points(table, place)]
-        columns = {*COLUMNS, *(name for point in points for name in _parameters_of(point.method))}
-        judged = {*applications, *measures, *OF_A_RELEASE}
-        charts = [self._chart(table, place, columns, judged) for place, table in enumerate(given.get("chart", []), 1)]
-        if len({chart.file for chart in charts}) < len(charts):
-            self._fail("", "has two charts of the same file; give each its own")
-        fraction = given.get("test_fraction", 0.2)
-        if not isinstance(fraction, float) or not 0 < fraction < 1:
-            self._fail("", f"test_fraction is a share of the users between 0 and 1, not {fraction!r}; try 0.2")
+        points = [point for place, table in enumerate(file.mechanism, 1) for point in self._points(table, place)]
         return Experiment(
-            title=str(given.get("title", self.path.stem)),
-            log=self._log(given.get("log")),
+            title=self.path.stem if file.title is None else file.title,
+            log=self._log(file.log),
             points=tuple(points),
             applications=applications,
             measures=measures,
-            repeats=self._whole(given, "repeats", 1, 1, ""),
-            seed=self._whole(given, "seed", 1, 0, ""),
-            test_fraction=fraction,
-            charts=tuple(charts),
+            repeats=file.repeats,
+            seed=file.seed,
+            test_fraction=file.test_fraction,
+            charts=self._charts(file.chart, points, {*applications, *measures, *OF_A_RELEASE}),
             folder=self.path.parent,
         )
 
-    def _log(self, table: Any) -> DemoLog | LogFiles:
-        if not isinstance(table, dict):
-            self._fail("", 'has no [log]: write [log] and users = 5000 for a demo log, or path = "log.tsv"')
+    def _log(self, table: Parameters) -> DemoLog | LogFiles:
         if "users" in table:
-            return self._demo(table, "[log]")
-        self._known(table, ("path", "format", "columns"), "[log]")
-        paths = table.get("path")
-        paths = [paths] if isinstance(paths, str) else paths
-        if not isinstance(paths, list) or not paths or not all(isinstance(path, str) for path in paths):
-            self._fail("[log]", 'needs users = N for a demo log, or path = "log.tsv" or a list of paths')
-        return LogFiles(tuple(paths), str(table.get("format", "auto")), dict(table.get("columns", {})))
+            return self._parsed(DemoLog, table, "[log]")
+        return self._parsed(LogFiles, table, "[log]")
 
-    def _demo(self, table: Parameters, where: str) -> DemoLog:
-        self._known(table, ("users", "seed"), where)
-        return DemoLog(self._whole(table, "users", 0, 1, where), self._whole(table, "seed", 1, 0, where))
-
-    def _judges(self, given: Parameters, kind: str) -> dict[str, Parameters]:
+    def _judges(self, kind: str, names: Sequence[str], tables: Mapping[str, Parameters]) -> dict[str, Parameters]:
         """The applications or measures that are named, each with the parameters its own table gives it."""
         there, named = (APPLICATIONS, application_named) if kind == "application" else (MEASURES, measure_named)
-        names = given.get(f"{kind}s", [])
-        names = list(there) if names == "all" else names
-        if not isinstance(names, list):
-            self._fail("", f'{kind}s is a list of names, or "all"; there are {", ".join(there)}')
-        tables = given.get(kind, {})
         for name in names:
             if name not in there:
                 self._fail("", f"no {kind} '{name}'; there are {', '.join(there)}")
         for name in tables:
             if name not in names:
                 self._fail(f"[{kind}.{name}]", f"'{name}' is not among the {kind}s that are named")
-        judges: dict[str, Parameters] = {}
-        for name in names:
-            where, parameters = f"[{kind}.{name}]", tables.get(name, {})
+        judges = {name: as_tuples(tables.get(name, {})) for name in names}
+        for name, parameters in judges.items():
             judge: Any = named(name)
-            self._known(parameters, [one.name for one in fields(judge)], where)
-            judges[name] = {parameter: as_tuples(value) for parameter, value in parameters.items()}
-            self._try(lambda judge=judge, chosen=judges[name]: judge(**chosen), where)
+            self._parsed(checked(frozen=True, config=STRICT)(judge), parameters, f"[{kind}.{name}]")
         return judges
 
     def _points(self, table: Parameters, place: int) -> Iterator[Point]:
         where = f"[[mechanism]] {place}"
-        method = table.get("method")
+        asked = self._parsed(_MechanismTable, table, where)
+        method = asked.method
         if method not in METHODS:
             self._fail(where, f"no method '{method}'; there are {', '.join(METHODS)}")
-        known = _parameters_of(str(method))
-        given = {name.replace("-", "_"): value for name, value in table.items() if name not in ("method", "label")}
-        cases = given.pop("cases", [{}])
-        if not isinstance(cases, list) or not cases or not all(isinstance(case, dict) for case in cases):
-            self._fail(where, "cases is a list of tables, each with parameters that belong together")
-        cases = [{name.replace("-", "_"): value for name, value in case.items()} for case in cases]
+        given, cases = _with_underscores(asked.model_extra or {}), [_with_underscores(case) for case in asked.cases]
+        self._check_names(method, given, cases, where)
+        for chosen, varied in _combinations(given, cases):
+            parameters = {name: self._value(name, value, where) for name, value in chosen.items()}
+            point = Point(asked.label or method, method, parameters, varied)
+            self._try(lambda point=point: point.build({}), where)
+            yield point
+
+    def _check_names(self, method: str, given: Parameters, cases: Sequence[Parameters], where: str) -> None:
+        known = _parameters_of(method)
         for name in [*given, *(name for case in cases for name in case)]:
             if name not in known:
                 self._fail(where, f"{method} has no parameter '{name}'; it has {', '.join(known)}")
-        for name in _required(str(method)):
+        for name in _required(method):
             if name not in given and not all(name in case for case in cases):
                 self._fail(where, f"{method} needs {name}")
-        swept = [name for name, value in given.items() if isinstance(value, list)]
-        several = {*swept, *(name for case in cases if len(cases) > 1 for name in case)}
-        if empty := [name for name in swept if not given[name]]:
-            self._fail(where, f"{empty[0]} is an empty list; leave it out or give it a value")
-        for case in cases:
-            for values in product(*(given[name] for name in swept)):
-                chosen = {**given, **dict(zip(swept, values, strict=True)), **case}
-                parameters = {name: self._value(name, value, where) for name, value in chosen.items()}
-                differing = tuple(name for name in chosen if name in several)
-                point = Point(str(table.get("label", method)), str(method), parameters, differing)
-                self._try(lambda point=point: point.build({}), where)
-                yield point
+        for name, value in given.items():
+            if value == []:
+                self._fail(where, f"{name} is an empty list; leave it out or give it a value")
 
     def _value(self, name: str, value: Any, where: str) -> Any:
         if name not in PUBLIC_FILES:
             return as_tuples(value)
         if isinstance(value, dict):
-            return self._demo(value, where)
+            return self._parsed(DemoLog, value, where)
         if not isinstance(value, str) or not (self.path.parent / value).is_file():
             self._fail(where, f"{name}: there is no file {value}; or write {{ users = N, seed = S }} for a demo log's")
         return str(self.path.parent / value)
 
-    def _chart(self, table: Parameters, place: int, columns: set[str], judged: set[str]) -> ChartSpec:
-        where = f"[[chart]] {place}"
-        self._known(table, [one.name for one in fields(ChartSpec)], where)
-        y, series = (_listed(table.get(name, [])) for name in ("y", "series"))
-        if not y:
-            self._fail(where, f'needs y = "name/figure", a name being one of {", ".join(sorted(judged))}')
-        for name in y:
-            if not isinstance(name, str) or "/" not in name or not fnmatch.filter(judged, name.partition("/")[0]):
-                self._fail(
-                    where, f"y = '{name}' should be name/figure, a name being one of {', '.join(sorted(judged))}"
-                )
-        beside = table.get("where", {})
-        for column in [*series, *beside, *(table[name] for name in ("x", "facet") if name in table)]:
-            if column not in columns and not str(column).startswith(PLANNED):
+    def _charts(self, tables: Sequence[Parameters], points: Sequence[Point], judged: set[str]) -> tuple[ChartSpec, ...]:
+        columns = {*COLUMNS, *(name for point in points for name in _parameters_of(point.method))}
+        charts = []
+        for place, table in enumerate(tables, 1):
+            where = f"[[chart]] {place}"
+            charts.append(self._parsed(ChartSpec, {"file": f"chart-{place}", **table}, where))
+            self._check_chart(charts[-1], where, columns, judged)
+        if len({chart.file for chart in charts}) < len(charts):
+            self._fail("", "has two charts of the same file; give each its own")
+        return tuple(charts)
+
+    def _check_chart(self, chart: ChartSpec, where: str, columns: set[str], judged: set[str]) -> None:
+        for name in chart.y:
+            if "/" not in name or not fnmatch.filter(judged, name.partition("/")[0]):
+                names = ", ".join(sorted(judged))
+                self._fail(where, f"y = '{name}' should be name/figure, a name being one of {names}")
+        for column in chart.columns:
+            if column not in columns and not column.startswith(PLANNED):
                 self._fail(where, f"no column '{column}'; there are {', '.join(sorted(columns))}")
-        file = table.get("file", f"chart-{place}")
-        if not isinstance(file, str) or not re.fullmatch(r"[\w.-]+", file):
-            self._fail(where, f"file = {file!r} should be a name of letters, digits, dots and hyphens")
-        given = dict(table) | {"file": file, "y": y, "series": series}
-        given["where"] = {column: _listed(value) for column, value in beside.items()}
-        return ChartSpec(**given)
 
-    def _whole(self, table: Parameters, name: str, default: int, least: int, where: str) -> int:
-        value = table.get(name, default)
-        if not isinstance(value, int) or isinstance(value, bool) or value < least:
-            self._fail(where, f"{name} is a whole number of at least {least}, not {value!r}")
-        return int(value)
-
-    def _known(self, table: Any, known: Sequence[str], where: str) -> None:
-        if not isinstance(table, dict):
-            self._fail(where, "is not a table")
-        for name in table:
-            if name not in known:
-                self._fail(where, f"'{name}' means nothing here; there are {', '.join(known)}")
+    def _parsed(self, kind: type[T], table: Parameters, where: str) -> T:
+        """The table as an object of this kind; the first thing that is wrong with it is told."""
+        try:
+            return kind(**table)
+        except ValidationError as problem:
+            self._fail(where, _in_words(problem.errors()[0], _keys_of(kind)))
+        except InputError as problem:
+            self._fail(where, without_dashes(str(problem)))
 
     def _try(self, build: Any, where: str) -> None:
         try:
@@ -297,13 +308,60 @@ class _Reading:
         return f":{written[number]}" if number < len(written) else ""
 
 
+# What is said where a table is missing or written as another kind of table.
+OF_TABLES = {
+    "log": 'has no [log]: write [log] and users = 5000 for a demo log, or path = "log.tsv"',
+    "mechanism": "has no [[mechanism]]: name at least one way of publishing, and for each write [[mechanism]]",
+    "chart": "there may be several charts: write [[chart]]",
+}
+
+
+def _in_words(problem: ErrorDetails, known: Sequence[str]) -> str:
+    """What pydantic found, in one line that begins with the key."""
+    key, kind, said = ".".join(map(str, problem["loc"])), problem["type"], problem["msg"]
+    if key in OF_TABLES:
+        return OF_TABLES[key]
+    if kind in ("extra_forbidden", "unexpected_keyword_argument"):
+        return f"'{key}' means nothing here; there are {', '.join(known)}"
+    if kind in ("missing", "missing_argument"):
+        return f"needs {key}"
+    value = repr(problem["input"])
+    shown = value if len(value) <= LONGEST_VALUE else f"{value[:LONGEST_VALUE]}…"
+    return f"{key} = {shown}: {said[0].lower()}{said[1:]}"
+
+
+def _keys_of(kind: type) -> list[str]:
+    return list(kind.model_fields) if issubclass(kind, BaseModel) else [one.name for one in fields(kind)]  # type: ignore[arg-type]
+
+
+def _all_written_out(given: Parameters) -> dict[str, Any]:
+    """Applications and measures may be "all" of them, or one name alone."""
+    names = {"applications": APPLICATIONS, "measures": MEASURES}
+    return {
+        key: value if key not in names or isinstance(value, list) else list(names[key]) if value == "all" else [value]
+        for key, value in given.items()
+    }
+
+
+def _with_underscores(given: Parameters) -> dict[str, Any]:
+    return {name.replace("-", "_"): value for name, value in given.items()}
+
+
+def _combinations(given: Parameters, cases: Sequence[Parameters]) -> Iterator[tuple[Parameters, tuple[str, ...]]]:
+    """Every case with every combination of what is a list, and the names of what varies."""
+    swept = [name for name, value in given.items() if isinstance(value, list)]
+    several = {*swept, *(name for case in cases if len(cases) > 1 for name in case)}
+    for case in cases:
+        for values in product(*(given[name] for name in swept)):
+            chosen = {**given, **dict(zip(swept, values, strict=True)), **case}
+            yield chosen, tuple(name for name in chosen if name in several)
+
+
 def as_tuples(value: Any) -> Any:
     """Lists as frozen dataclasses have them. (In a mechanism's table the outer list was swept by now.)"""
+    if isinstance(value, dict):
+        return {name: as_tuples(one) for name, one in value.items()}
     return tuple(as_tuples(one) for one in value) if isinstance(value, list) else value
-
-
-def _listed(value: Any) -> tuple[Any, ...]:
-    return tuple(value) if isinstance(value, list) else (value,)
 
 
 def _parameters_of(method: str) -> list[str]:

@@ -1,21 +1,25 @@
 """One cell after another in several processes, each with an engine of its own.
 
-Processes are spawned, never forked: a source of noise must not cross a fork. One that dies takes its cell with it and
-nothing else. When the parent dies its end of the pipe closes, and a process stops after the cell it is in.
+Processes are spawned, never forked: a source of noise must not cross a fork. Each is an executor of one process, so
+that one that dies takes its cell with it and nothing else. Their temporary files lie in the sweep's own temporary
+folder, so they can be killed at any time; they end when their parent does.
 """
 
 import hashlib
+import os
 import signal
+import tempfile
 import traceback
 from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import suppress
+from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, fields
 from functools import cached_property
-from multiprocessing import connection, get_context, resource_tracker
-from multiprocessing.connection import Connection
+from multiprocessing import active_children, get_context, parent_process, resource_tracker
 from multiprocessing.process import BaseProcess
 from pathlib import Path
+from threading import Thread
 from time import monotonic
 from typing import Any
 
@@ -32,11 +36,8 @@ from searchveil.lab.view import View, lacking
 from searchveil.log.read import read_log
 from searchveil.privacy.noise import Source
 from searchveil.publish.mechanism import Mechanism, Release
-from searchveil.stopping import end_cleanly, held_back, received
+from searchveil.stopping import held_back
 from searchveil.whole import keep_private
-
-PATIENCE = 6  # seconds for a process to put its things away
-GRACE = 4  # seconds after which it removes its files whatever it was doing
 
 
 @dataclass(frozen=True)
@@ -46,98 +47,101 @@ class Failure:
     details: str = ""
 
 
-def run(setup: Setup, cells: Sequence[Cell], store: Path, workers: int) -> Iterator[Failure | None]:
-    """Do the cells, in any order. Yields after each: what went wrong, or None."""
+def run(setup: Setup, cells: Sequence[Cell], store: Store, workers: int) -> Iterator[Failure | None]:
+    """Do the cells, in any order, and keep what was found. Yields after each: what went wrong, or None."""
     waiting = deque(cells)
-    busy: list[_Worker] = []
+    busy: dict[Future[Found | Failure], tuple[_Worker, Cell]] = {}
     idle: list[_Worker] = []
     try:
         while waiting or busy:
             while waiting and len(busy) < workers:
-                worker = idle.pop() if idle else _Worker.start(setup, store)
-                busy.append(worker)
-                worker.take(waiting.popleft())
-            spoke = connection.wait([worker.pipe for worker in busy])
-            for worker in [worker for worker in busy if worker.pipe in spoke]:
-                busy.remove(worker)
-                failure, alive = worker.answer()
-                if alive:
-                    idle.append(worker)
-                yield failure
+                worker, cell = idle.pop() if idle else _Worker(setup), waiting.popleft()
+                busy[worker.submit(cell)] = worker, cell
+            for done in wait(busy, return_when=FIRST_COMPLETED).done:
+                worker, cell = busy.pop(done)
+                if done.exception() is not None:
+                    yield Failure(cell, f"its process ended ({worker.how_it_ended})")
+                    continue
+                idle.append(worker)
+                yield _kept(done.result(), cell, store)
     finally:
-        _stop([*busy, *idle])
+        for worker in [*idle, *(worker for worker, _ in busy.values())]:
+            worker.kill()
 
 
-@dataclass(eq=False)
+def _kept(found: Found | Failure, cell: Cell, store: Store) -> Failure | None:
+    if isinstance(found, Failure):
+        return found
+    store.write(cell.key, found)
+    return None
+
+
 class _Worker:
-    process: BaseProcess
-    pipe: Connection
-    cell: Cell | None = None
+    """A process that works on one cell at a time."""
 
-    @classmethod
-    def start(cls, setup: Setup, store: Path) -> "_Worker":
-        spawning = get_context("spawn")
+    def __init__(self, setup: Setup) -> None:
+        self._setup = setup
+        self._executor: ProcessPoolExecutor | None = None
+        self._process: BaseProcess | None = None
+
+    def submit(self, cell: Cell) -> Future[Found | Failure]:
+        if self._executor is not None:
+            try:
+                return self._executor.submit(_judge, cell)
+            except BrokenProcessPool:  # it died while it had nothing to do
+                self._executor.shutdown()
         resource_tracker.ensure_running()  # which unblocks the signals that must stay blocked for what is started next
         with held_back():  # half a process is nobody's to stop, and one that is still importing would print a traceback
-            ours, theirs = spawning.Pipe()
-            process = spawning.Process(target=_work, args=(setup, store, theirs), daemon=True)
-            process.start()
-            theirs.close()
-            return cls(process, ours)
+            others = active_children()
+            self._executor = ProcessPoolExecutor(1, get_context("spawn"), _begin, (self._setup,))
+            future = self._executor.submit(_judge, cell)
+            (self._process,) = (child for child in active_children() if child not in others)
+        return future
 
-    def take(self, cell: Cell) -> None:
-        self.cell = cell
-        with suppress(OSError):  # it died while it had nothing to do; its answer will tell
-            self.pipe.send(cell)
+    @property
+    def how_it_ended(self) -> str:
+        assert self._process is not None
+        self._process.join()
+        code = self._process.exitcode
+        return f"killed by signal {-code}, perhaps for want of memory" if code and code < 0 else f"exit code {code}"
 
-    def answer(self) -> tuple[Failure | None, bool]:
-        """What came of the cell, and whether the process still lives."""
-        assert self.cell is not None
-        try:
-            said = self.pipe.recv()
-        except (EOFError, OSError):
-            self.process.join(PATIENCE)
-            self.pipe.close()
-            code = self.process.exitcode
-            how = f"killed by signal {-code}, perhaps for want of memory" if code and code < 0 else f"exit code {code}"
-            return Failure(self.cell, f"its process ended ({how})"), False
-        return (None if said is None else Failure(self.cell, *said)), True
+    def kill(self) -> None:
+        if self._process is not None:
+            self._process.kill()
+        if self._executor is not None:
+            self._executor.shutdown()
 
 
-def _stop(workers: Sequence[_Worker]) -> None:
-    for worker in workers:
-        worker.process.terminate()
-    for worker in workers:
-        worker.process.join(PATIENCE)
-        if worker.process.is_alive():
-            worker.process.kill()
-            worker.process.join()
-        worker.pipe.close()
+_bench: "Bench | None" = None  # of a worker's process
 
 
-def _work(setup: Setup, folder: Path, pipe: Connection) -> None:
+def _begin(setup: Setup) -> None:
+    """The first thing that a worker's process does."""
+    global _bench
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the keyboard stops the parent, which stops this
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see `start`
-    end_cleanly(GRACE)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see `submit`
+    Thread(target=_end_with_parent, daemon=True).start()
     keep_private()
-    bench, store = Bench(setup), Store(folder)
+    tempfile.tempdir = str(setup.train.parent)
+    _bench = Bench(setup)
+
+
+def _end_with_parent() -> None:
+    parent = parent_process()
+    assert parent is not None
+    parent.join()
+    os._exit(1)
+
+
+def _judge(cell: Cell) -> Found | Failure:
+    assert _bench is not None
     try:
-        while True:
-            cell: Cell = pipe.recv()
-            try:
-                store.write(cell.key, bench.judge(cell))
-                pipe.send(None)
-            except SearchveilError as refusal:
-                pipe.send((without_dashes(str(refusal)),))
-            except Exception as problem:
-                if received() is not None:  # the engine's word for having been stopped
-                    break
-                first = (str(problem).splitlines() or [""])[0]
-                pipe.send((f"{type(problem).__name__}: {first}", traceback.format_exc()))
-    except (EOFError, OSError, KeyboardInterrupt):  # the parent has gone, or stops this
-        pass
-    finally:
-        bench.close()
+        return _bench.judge(cell)
+    except SearchveilError as refusal:
+        return Failure(cell, without_dashes(str(refusal)))
+    except Exception as problem:
+        first = (str(problem).splitlines() or [""])[0]
+        return Failure(cell, f"{type(problem).__name__}: {first}", traceback.format_exc())
 
 
 class Bench:
@@ -161,10 +165,6 @@ class Bench:
     def test(self) -> TestSet:
         log = read_log(self.setup.test, engine=self.engine)
         return TestSet.draw(log, original=self.original, seed=self.setup.experiment.seed)
-
-    def close(self) -> None:
-        if "engine" in vars(self):
-            self.engine.close()
 
     def judge(self, cell: Cell) -> Found:
         if cell.point.method == ORIGINAL:
