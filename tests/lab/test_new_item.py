@@ -21,10 +21,10 @@ from searchveil.items import ITEMS, Derivation, Item, Search
 from searchveil.items.item import normal_query
 from searchveil.items.normal import sum_counts
 from searchveil.lab.audit import audit
-from searchveil.lab.evaluate import Evaluation, evaluate
+from searchveil.lab.evaluate import evaluate
 from searchveil.lab.report import write_report
 from searchveil.log import SearchLog
-from searchveil.publish.mechanism import Mechanism
+from searchveil.publish.mechanism import Mechanism, Release
 from searchveil.publish.weighted import Weighted
 from searchveil.publish.zealous import Zealous
 
@@ -87,27 +87,20 @@ def log_of(engine: Engine) -> SearchLog:
     return SearchLog(engine.load(table), engine)
 
 
-def published(mechanism: Mechanism, item: Item | str, log: SearchLog) -> dict[tuple[str, ...], int]:
-    table = replace(mechanism, item=item).release(log, source=keyed(b"item")).table  # type: ignore[call-arg]
-    *columns, last = table.column_names
-    assert (tuple(columns), last) == (PLACED.columns if isinstance(item, str) else item.columns, "count")
-    return {tuple(row[column] for column in columns): row["count"] for row in table.to_pylist()}
+def counts_of(release: Release, item: Item) -> dict[tuple[str, ...], int]:
+    assert release.table.column_names == [*item.columns, "count"]
+    return {tuple(row[column] for column in item.columns): row["count"] for row in release.table.to_pylist()}
 
 
 @each_engine
 @each_mechanism
-def test_it_is_released(registered: None, engine: Engine, mechanism: Mechanism) -> None:
+def test_it_is_released_and_evaluated(registered: None, engine: Engine, mechanism: Mechanism) -> None:
     """What many share comes out with nearly its count, what one user alone did does not."""
-    counts = published(mechanism, "placed-click", log_of(engine))
-    assert set(counts) == set(USERS)
-    assert all(abs(counts[item] - USERS[item]) <= 8 for item in USERS)
-
-
-@each_engine
-@each_mechanism
-def test_it_is_evaluated(registered: None, engine: Engine, mechanism: Mechanism, tmp_path: Path) -> None:
     log = log_of(engine)
     release = replace(mechanism, item="placed-click").release(log, source=keyed(b"item"))  # type: ignore[call-arg]
+    counts = counts_of(release, PLACED)
+    assert set(counts) == set(USERS)
+    assert all(abs(counts[item] - USERS[item]) <= 8 for item in USERS)
     found = evaluate(release, log)
     assert found.doubt is None
     assert found.measures["diversity"]["placed-click.kept"] == len(USERS)
@@ -115,24 +108,32 @@ def test_it_is_evaluated(registered: None, engine: Engine, mechanism: Mechanism,
     assert found.charts["item"] == "placed-click"
     assert not found.applications
     assert found.skipped["ad-hoc-search"] == "the release has no clicks"
+
+
+def test_its_folder_says_the_same_and_the_report_has_its_words(
+    registered: None, duckdb_engine: Engine, tmp_path: Path
+) -> None:
+    log = log_of(duckdb_engine)
+    release = Zealous(40, 1e-6, item="placed-click").release(log, source=keyed(b"item"))
     folder = release.write(tmp_path / "out", format="csv")
-    again = evaluate(folder, log)
-    assert again.measures == found.measures
-    assert "placed-clicks with at least this count" in page(again, folder)
-
-
-def page(found: Evaluation, folder: Path) -> str:
-    return write_report(folder.with_name("report.html"), found, folder, against="a log").read_text(encoding="utf-8")
+    found = evaluate(folder, log)
+    assert found.measures == evaluate(release, log).measures
+    report = write_report(tmp_path / "report.html", found, folder, against="a log")
+    assert "placed-clicks with at least this count" in report.read_text(encoding="utf-8")
 
 
 @each_engine
 def test_it_is_audited(registered: None, engine: Engine) -> None:
-    """The canary is seen: the method that does not keep its bound is refuted by her, and the right one is not."""
-    asked = {"runs": 27, "canaries": ["flood"], "engine": engine if engine.name == "spark" else None}
-    right = audit(Zealous(0.3, 0.1, "placed-click", per_user=1), source=keyed(b"new"), **asked)  # type: ignore[arg-type]
-    assert right.verdict == "not refuted", str(right)
+    """The canary is seen: a method that does not keep its bound is refuted by her."""
     broken = mutants.EveryItem(0.3, 0.1, "placed-click", per_user=1)
-    assert audit(broken, source=keyed(b"new"), **asked).refuted_by == ("flood",)  # type: ignore[arg-type]
+    report = audit(broken, runs=24, canaries=["flood"], source=keyed(b"new"), engine=engine)
+    assert report.refuted_by == ("flood",), str(report)
+
+
+def test_a_right_method_passes_its_audit(registered: None) -> None:
+    mechanism = Zealous(0.3, 0.1, "placed-click", per_user=1)
+    report = audit(mechanism, runs=60, canaries=["near", "flood", "spelling"], source=keyed(b"new"))
+    assert report.verdict == "not refuted", str(report)
 
 
 # --- names and types --------------------------------------------------------------------------------------------------
@@ -190,8 +191,8 @@ def test_numbers_are_published_as_texts_and_rows_without_a_value_are_no_items(
     duckdb_engine: Engine, mechanism: Mechanism
 ) -> None:
     item = Item("rank", ("rank",), lambda log: log.table.select("user", "rank"), needs=("rank",))
-    counts = published(mechanism, item, log_of(duckdb_engine))
-    assert set(counts) == {("1",), ("4",), ("12",)}
+    release = replace(mechanism, item=item).release(log_of(duckdb_engine))  # type: ignore[call-arg]
+    assert set(counts_of(release, item)) == {("1",), ("4",), ("12",)}
 
 
 def test_hashes_take_any_number_of_values(engine: Engine) -> None:

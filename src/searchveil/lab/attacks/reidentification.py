@@ -96,15 +96,7 @@ def attack_reidentification(
     before = _linkage_in_log(log, facts)
     progress("looking for them in the release")
     published = Published.of([log.engine.fetch(table) for table in released_tables(release, log.engine)])
-    everyone = list(facts)
-    guesses = [published.guess(facts[user]) for user in everyone]
-    compared = [
-        _somebody_else(everyone[i + 1 :] + everyone[:i], facts, published, guess) for i, guess in enumerate(guesses)
-    ]
-
-    def right_about(people: Sequence[Any]) -> float:
-        return fmean(published.right(guess, histories[user]) for guess, user in zip(guesses, people, strict=True))
-
+    right, right_about_others = _guessing(published, facts, histories)
     planted_queries = [] if planted is None else planted["query"].to_pylist()
     texts = [log.normalization.apply_to_text(str(query)) for query in planted_queries]
     return Reidentification(
@@ -113,8 +105,8 @@ def attack_reidentification(
         len(facts),
         before,
         _linkage(log, published, facts, histories) if published.records else None,
-        right_about(everyone),
-        right_about(compared),
+        right,
+        right_about_others,
         len(texts),
         tuple(text for text in texts if published.shows(text)),
     )
@@ -200,6 +192,20 @@ class Published:
             return text in self._single
         words = frozenset(text.split())
         return any(words <= record for record in self.records) if self.records else words <= self._single
+
+
+def _guessing(published: Published, facts: Mapping[Any, Terms], histories: Mapping[Any, Terms]) -> tuple[float, float]:
+    """How often a guess about one more query of a target is right: about the target, and about somebody else."""
+    everyone = list(facts)
+    guesses = [published.guess(facts[user]) for user in everyone]
+    others = [
+        _somebody_else(everyone[i + 1 :] + everyone[:i], facts, published, guess) for i, guess in enumerate(guesses)
+    ]
+
+    def right_about(people: Sequence[Any]) -> float:
+        return fmean(published.right(guess, histories[user]) for guess, user in zip(guesses, people, strict=True))
+
+    return right_about(everyone), right_about(others)
 
 
 def _somebody_else(others: Sequence[Any], facts: Mapping[Any, Terms], published: Published, guess: Terms) -> Any:

@@ -53,8 +53,7 @@ def watched_items(mechanism: Mechanism, stage: Stage, logs: Logs, source: Source
     changed = [_changed(without, release([scene for scene, code in coded if i in code])) for i in range(size)]
     found = {}
     for scene, code in reversed(coded):  # canaries before what helps them
-        touched = set.intersection(*(changed[i] for i in code))
-        hers = touched.difference(*(changed[i] for i in range(size) if i not in code))
+        touched, hers = _by_code(changed, code)
         held = {key: round(without.get(key, 0)) for key in sorted(hers)}
         found[scene.name] = [Watched(key, n) for key, n in held.items() if scene.others in (n, None)]
         if not found[scene.name]:
@@ -66,6 +65,12 @@ def _codes(scenes: int) -> list[set[int]]:
     """For each scene the releases in which it is joined: half of them, no two scenes the same half."""
     size = next(n for n in count(2) if comb(n, n // 2) >= scenes)
     return [set(places) for places in combinations(range(size), size // 2)][:scenes]
+
+
+def _by_code(changed: Sequence[set[Key]], code: set[int]) -> tuple[set[Key], set[Key]]:
+    """What changes in all these releases, and what of it changes in no other."""
+    touched = set.intersection(*(changed[i] for i in code))
+    return touched, touched.difference(*(keys for i, keys in enumerate(changed) if i not in code))
 
 
 def _true_counts(mechanism: Mechanism, stage: Stage, log: SearchLog, source: Source) -> Counts:
