@@ -58,6 +58,7 @@ def test_killed_it_goes_on_where_it_was(tmp_path: Path) -> None:
     running.communicate()
     assert running.returncode == -signal.SIGKILL
     until(lambda: not any(map(is_running, children)), "processes stop when their parent is gone")
+    assert list((tmp_path / SCRATCH).iterdir()) == [], "and leave no copy of the log"
     finished = {path: path.stat().st_mtime_ns for path in cells.glob("*.json")}
     assert 2 <= len(finished) < 8, "it was killed in the middle"
     assert not (tmp_path / "out" / "results.parquet").exists()

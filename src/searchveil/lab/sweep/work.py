@@ -2,7 +2,7 @@
 
 Processes are spawned, never forked: a source of noise must not cross a fork. Each is an executor of one process, so
 that one that dies takes its cell with it and nothing else. Their temporary files lie in the sweep's own temporary
-folder, so they can be killed at any time; they end when their parent does.
+folder, so they can be killed at any time. They end when their parent does, and then remove that folder.
 """
 
 import hashlib
@@ -16,7 +16,8 @@ from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wai
 from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass, fields
 from functools import cached_property
-from multiprocessing import active_children, get_context, parent_process, resource_tracker
+from multiprocessing import parent_process, resource_tracker
+from multiprocessing.context import SpawnContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from threading import Thread
@@ -36,6 +37,7 @@ from searchveil.lab.view import View, lacking
 from searchveil.log.read import read_log
 from searchveil.privacy.noise import Source
 from searchveil.publish.mechanism import Mechanism, Release
+from searchveil.scratch import remove_dead
 from searchveil.stopping import held_back
 from searchveil.whole import keep_private
 
@@ -76,13 +78,23 @@ def _kept(found: Found | Failure, cell: Cell, store: Store) -> Failure | None:
     return None
 
 
+class _Spawning(SpawnContext):
+    """Remembers the process that it started, which alone knows how it ended."""
+
+    process: BaseProcess | None = None
+
+    def Process(self, *given: Any, **named: Any) -> BaseProcess:  # type: ignore[override]  # noqa: N802
+        self.process = super().Process(*given, **named)
+        return self.process
+
+
 class _Worker:
     """A process that works on one cell at a time."""
 
     def __init__(self, setup: Setup) -> None:
         self._setup = setup
         self._executor: ProcessPoolExecutor | None = None
-        self._process: BaseProcess | None = None
+        self._context = _Spawning()
 
     def submit(self, cell: Cell) -> Future[Found | Failure]:
         if self._executor is not None:
@@ -92,22 +104,19 @@ class _Worker:
                 self._executor.shutdown()
         resource_tracker.ensure_running()  # which unblocks the signals that must stay blocked for what is started next
         with held_back():  # half a process is nobody's to stop, and one that is still importing would print a traceback
-            others = active_children()
-            self._executor = ProcessPoolExecutor(1, get_context("spawn"), _begin, (self._setup,))
-            future = self._executor.submit(_judge, cell)
-            (self._process,) = (child for child in active_children() if child not in others)
-        return future
+            self._executor = ProcessPoolExecutor(1, self._context, _begin, (self._setup,))
+            return self._executor.submit(_judge, cell)
 
     @property
     def how_it_ended(self) -> str:
-        assert self._process is not None
-        self._process.join()
-        code = self._process.exitcode
+        assert self._context.process is not None
+        self._context.process.join()
+        code = self._context.process.exitcode
         return f"killed by signal {-code}, perhaps for want of memory" if code and code < 0 else f"exit code {code}"
 
     def kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
+        if self._context.process is not None:
+            self._context.process.kill()
         if self._executor is not None:
             self._executor.shutdown()
 
@@ -120,16 +129,17 @@ def _begin(setup: Setup) -> None:
     global _bench
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the keyboard stops the parent, which stops this
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see `submit`
-    Thread(target=_end_with_parent, daemon=True).start()
+    Thread(target=_end_with_parent, args=(setup.train.parent.parent,), daemon=True).start()
     keep_private()
     tempfile.tempdir = str(setup.train.parent)
     _bench = Bench(setup)
 
 
-def _end_with_parent() -> None:
+def _end_with_parent(place: Path) -> None:
     parent = parent_process()
     assert parent is not None
     parent.join()
+    remove_dead(place)  # the sweep's temporary folder: a parent that was killed leaves it behind
     os._exit(1)
 
 
