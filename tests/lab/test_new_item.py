@@ -24,7 +24,9 @@ from searchveil.lab.audit import audit
 from searchveil.lab.evaluate import evaluate
 from searchveil.lab.report import write_report
 from searchveil.log import SearchLog
+from searchveil.privacy.noise import DiscreteLaplace
 from searchveil.publish.mechanism import Mechanism, Release
+from searchveil.publish.threshold import survivors
 from searchveil.publish.weighted import Weighted
 from searchveil.publish.zealous import Zealous
 
@@ -168,6 +170,23 @@ def test_columns_have_any_names(
     for format in ("parquet", "csv", "tsv"):
         found = evaluate(release.write(tmp_path / format, format=format), log)
         assert found.measures["diversity"]["named.kept"] == release.table.num_rows
+
+
+def test_survivors_far_below_the_threshold_are_chosen_under_any_names(duckdb_engine: Engine) -> None:
+    columns = ("digest", "place", "allowed")
+    rows = {column: [f"text {i}" for i in range(400)] for column in columns} | {"count": [1] * 400}
+    noise = DiscreteLaplace(4.0)
+    chosen = survivors(
+        duckdb_engine.load(pa.table(rows)),
+        columns,
+        threshold=3,
+        noise=noise,
+        engine=duckdb_engine,
+        source=keyed(b"far"),
+    )
+    assert chosen.column_names == [*columns, "count"]
+    assert 60 < chosen.num_rows < 260  # 135 are expected; the key is fixed
+    assert chosen["digest"].to_pylist() == chosen["place"].to_pylist()
 
 
 @pytest.mark.parametrize(
