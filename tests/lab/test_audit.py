@@ -30,7 +30,7 @@ from searchveil.engine.duckdb import DuckDBEngine
 from searchveil.errors import InputError
 from searchveil.items import Item, item_named
 from searchveil.items.pool import QueryPool
-from searchveil.lab.audit import AuditReport, _Logs, audit
+from searchveil.lab.audit import AuditReport, LogsOfRuns, audit
 from searchveil.lab.audit.control import require_enough_runs, watched_items
 from searchveil.lab.audit.engine import RepeatingEngine
 from searchveil.lab.audit.evidence import (
@@ -38,14 +38,14 @@ from searchveil.lab.audit.evidence import (
     Event,
     Finding,
     Key,
+    Observation,
     Runs,
-    View,
     Watched,
     choose,
     published_counts,
     ways_to_reach,
 )
-from searchveil.lab.audit.scenes import Canary, Shape, Stage, canaries_for, letters, spelled
+from searchveil.lab.audit.scenes import AuditLog, Canary, Shape, canaries_for, letters, spelled
 from searchveil.lab.estimate import epsilon_proved
 from searchveil.log import SearchLog
 from searchveil.log.normalize import USUAL
@@ -393,7 +393,7 @@ def test_the_scores_of_a_release() -> None:
         ("data", "b"): 40.0,
         ("clicks", "e"): 9.0,
     }
-    view = View(counts, watched, place, beside, most=2, scale=1.0)
+    view = Observation(counts, watched, place, beside, most=2, scale=1.0)
     assert {name: score(view) for name, (_, score) in SCORES.items()} == {
         "appeared": 2,
         "above": 1,
@@ -412,7 +412,7 @@ def test_the_digits_of_doubles_tell_the_count_they_were_added_to() -> None:
     assert all(ways_to_reach(value, 21, scale) for value in drawn)
     never = sum(ways_to_reach(value, 20, scale) == 0 for value in drawn)
     assert 40 < never < 120
-    view = View({("data", "a"): drawn[0]}, [Watched(("data", "a"), 20)], [], [], most=1, scale=scale)
+    view = Observation({("data", "a"): drawn[0]}, [Watched(("data", "a"), 20)], [], [], most=1, scale=scale)
     ratio = (ways_to_reach(drawn[0], 21, scale) + 0.1) / (ways_to_reach(drawn[0], 20, scale) + 0.1)
     assert view.digits() == pytest.approx(log(ratio))
     assert replace(view, counts={("data", "a"): inf}).digits() == 0
@@ -426,9 +426,9 @@ def test_the_control_finds_the_items_of_every_canary(item: str, length: int, rep
     """What the control learns from true counts is what the items themselves say."""
     mechanism = Zealous(1, 0.01, per_user=3, first_threshold=2, item=item)
     shape = Shape.of(mechanism.plan(), length=length)
-    stage = Stage(shape, canaries_for(shape, favourite=4))
-    logs = _Logs(stage, repeating)
-    watched = watched_items(mechanism, stage, logs, keyed(b"control"))
+    audited = AuditLog(shape, canaries_for(shape, favourite=4))
+    logs = LogsOfRuns(audited, repeating)
+    watched = watched_items(mechanism, audited, logs, keyed(b"control"))
     kind = item_named(item)
 
     def counts(*slots: str) -> dict[tuple[str, ...], int]:
@@ -436,10 +436,10 @@ def test_the_control_finds_the_items_of_every_canary(item: str, length: int, rep
         return Counter(("data", *(row[column] for column in kind.columns)) for row in rows)
 
     empty = counts()
-    assert {canary.name for canary in stage.canaries} == {
+    assert {canary.name for canary in audited.canaries} == {
         "unique", "flood", "spelling", "near", "far", "one-more", "heavy", "repeating", "pivot", "rescuer", "favourite",
     }  # fmt: skip
-    for canary in stage.canaries:
+    for canary in audited.canaries:
         there = counts(f"+{canary.name}")
         changed = {key: empty.get(key, 0) for key in there if there[key] != empty.get(key, 0)}
         hers = {key: n for key, n in changed.items() if n == canary.others}
@@ -451,14 +451,14 @@ def test_the_control_finds_the_items_of_every_canary(item: str, length: int, rep
 
 def test_neighbouring_logs_differ_in_one_user() -> None:
     shape = Shape.of(SafeLogClick(2, 0.05).plan())
-    stage = Stage(shape, canaries_for(shape))
+    audited = AuditLog(shape, canaries_for(shape))
     users: dict[str, set[str]] = {}
-    for row in stage.rows().to_pylist():
+    for row in audited.rows().to_pylist():
         users.setdefault(row["slot"], set()).add(row["user"])
     crowd = users.pop("")
-    for helper in stage.helpers:  # who join in the control alone
+    for helper in audited.helpers:  # who join in the control alone
         assert users.pop(f"+{helper.name}") == {f"canary {helper.name}"}
-    for canary in stage.canaries:
+    for canary in audited.canaries:
         assert users.pop(f"+{canary.name}") == users.pop(f"-{canary.name}") == {f"canary {canary.name}"}
         assert f"canary {canary.name}" not in crowd
     assert not users
@@ -490,7 +490,7 @@ def test_names_are_words() -> None:
 def test_the_auditors_engine_gives_the_usual_release(mechanism: Mechanism, repeating: RepeatingEngine) -> None:
     """The same source, the same log: the same tables, in the first run and in later ones."""
     shape = Shape.of(mechanism.plan(1000))
-    rows = Stage(shape, canaries_for(shape)).rows().drop_columns(["slot"])
+    rows = AuditLog(shape, canaries_for(shape)).rows().drop_columns(["slot"])
     usual = DuckDBEngine()
     source, again = keyed(b"same"), keyed(b"same")
     try:

@@ -14,8 +14,8 @@ from searchveil.errors import InputError
 from searchveil.items import QUERY, Item, item_named
 from searchveil.lab.audit.control import UnseenError, require_enough_runs, watched_items
 from searchveil.lab.audit.engine import RepeatingEngine, rows_by_slot
-from searchveil.lab.audit.evidence import SCORES, Finding, Runs, View, Watched, choose, published_counts
-from searchveil.lab.audit.scenes import FAVOURITES, Canary, Shape, Stage, canaries_for
+from searchveil.lab.audit.evidence import SCORES, Finding, Observation, Runs, Watched, choose, published_counts
+from searchveil.lab.audit.scenes import FAVOURITES, AuditLog, Canary, Shape, canaries_for
 from searchveil.log import SearchLog
 from searchveil.privacy.guarantee import Guarantee
 from searchveil.privacy.noise import Source
@@ -125,8 +125,8 @@ def audit(
             require_enough_runs(runs, 1 - CHOOSING, guarantee, (1 - confidence) / canaries)
 
         scenes = _prepared(mechanism, canaries, enough, folder, used, source, progress)
-        plan = scenes.mechanism.plan(scenes.stage.users)
-        error = (1 - confidence) / len(scenes.stage.canaries)
+        plan = scenes.mechanism.plan(scenes.audited.users)
+        error = (1 - confidence) / len(scenes.audited.canaries)
         played = _play(scenes, used, runs, source, progress)
     first = int(runs * CHOOSING)
 
@@ -134,7 +134,7 @@ def audit(
         event = choose(_split(scores[:first]), plan.guarantee.delta)
         return Finding.of(canary, event, _split(scores[first:]), plan.guarantee.delta, error)
 
-    findings = tuple(map(finding, scenes.stage.canaries, played))
+    findings = tuple(map(finding, scenes.audited.canaries, played))
     return AuditReport(plan.method, plan.guarantee, plan.parameters, runs, confidence, findings)
 
 
@@ -159,7 +159,7 @@ class _Prepared:
     """What all runs share: the mechanism with the auditor's public inputs, the scenes, and what tells of each."""
 
     mechanism: Mechanism
-    stage: Stage
+    audited: AuditLog
     watched: Mapping[str, Sequence[Watched]]
 
 
@@ -177,52 +177,52 @@ def _prepared(
     session = mechanism.plan(2).parameters.get("queries_per_session")
     unseen: UnseenError | None = None
     for length in [session] if session else _item(mechanism).searches:
-        playing, stage = _on_stage(mechanism, wanted, length, 0, folder)
-        enough(playing.plan(stage.users).guarantee, len(stage.canaries))
+        playing, audited = _with_public_inputs(mechanism, wanted, length, 0, folder)
+        enough(playing.plan(audited.users).guarantee, len(audited.canaries))
         try:
-            watched = watched_items(playing, stage, _Logs(stage, engine), source)
+            watched = watched_items(playing, audited, LogsOfRuns(audited, engine), source)
         except UnseenError as problem:
             unseen = unseen or problem
             continue
-        if any(canary.name == "favourite" for canary in stage.canaries):
+        if any(canary.name == "favourite" for canary in audited.canaries):
             progress("looking for items that come out more often than others like them")
             watched["favourite 0"], others = watched["favourite"], watched["favourite"][0].others
-            chosen = _favourite(playing, stage, watched, engine, source)
-            playing, stage = _on_stage(mechanism, wanted, length, chosen, folder)
+            chosen = _favourite(playing, audited, watched, engine, source)
+            playing, audited = _with_public_inputs(mechanism, wanted, length, chosen, folder)
             watched["favourite"] = [Watched(item.key, others) for item in watched[f"favourite {chosen}"]]
-        return _Prepared(playing, stage, watched)
+        return _Prepared(playing, audited, watched)
     assert unseen is not None
     raise unseen
 
 
-def _on_stage(
+def _with_public_inputs(
     mechanism: Mechanism, wanted: Sequence[str] | None, length: int, favourite: int, folder: Path
-) -> tuple[Mechanism, Stage]:
+) -> tuple[Mechanism, AuditLog]:
     """The scenes for a mechanism, and the mechanism with the scenes' texts as its public inputs.
 
     A pool or candidates are public whatever they are, so the promise must hold for those that suit the auditor.
     """
-    stage = _stage(mechanism, wanted, length, favourite)
+    audited = _audit_log(mechanism, wanted, length, favourite)
     for _ in range(ROUNDS):  # the size of a pool may decide about a threshold, and that about the scenes
-        changed = _public_inputs(mechanism, stage, folder)
+        changed = _public_inputs(mechanism, audited, folder)
         mechanism = replace(mechanism, **changed)
-        before, stage = stage, _stage(mechanism, wanted, length, favourite)
-        if not changed or stage == before:
+        before, audited = audited, _audit_log(mechanism, wanted, length, favourite)
+        if not changed or audited == before:
             break
-    return mechanism, stage
+    return mechanism, audited
 
 
-def _public_inputs(mechanism: Mechanism, stage: Stage, folder: Path) -> dict[str, Any]:
+def _public_inputs(mechanism: Mechanism, audited: AuditLog, folder: Path) -> dict[str, Any]:
     given = {field.name for field in fields(mechanism) if getattr(mechanism, field.name) is not None}
     inputs: dict[str, Any] = {}
     if "candidates" in given:
-        inputs["candidates"] = _columns(("query", "url"), stage.searches)
+        inputs["candidates"] = _columns(("query", "url"), audited.searches)
     if "transition_candidates" in given:
-        inputs["transition_candidates"] = _columns(("query", "next"), stage.followed)
+        inputs["transition_candidates"] = _columns(("query", "next"), audited.followed)
     if "pool" in given:
         # Of a domain of public queries alone nothing is hidden; otherwise what a threshold must hide is not in a pool.
-        hidden = set() if mechanism.plan(2).parameters.get("domain") == "pool" else stage.hidden
-        inputs["pool"] = _pool(sorted({query for query, _ in stage.searches} - hidden), folder)
+        hidden = set() if mechanism.plan(2).parameters.get("domain") == "pool" else audited.hidden
+        inputs["pool"] = _pool(sorted({query for query, _ in audited.searches} - hidden), folder)
     return inputs
 
 
@@ -239,13 +239,13 @@ def _pool(queries: Sequence[str], folder: Path) -> Any:
     return QueryPool.open(folder / "pool.parquet")
 
 
-def _stage(mechanism: Mechanism, wanted: Sequence[str] | None, length: int, favourite: int) -> Stage:
+def _audit_log(mechanism: Mechanism, wanted: Sequence[str] | None, length: int, favourite: int) -> AuditLog:
     transitions, item = bool(getattr(mechanism, "transitions", False)), _item(mechanism)
     shape = Shape.of(mechanism.plan(2), transitions=transitions, length=length, item=item)
     for _ in range(2):  # where the number of users decides about the thresholds, the thresholds decide about it
-        stage = Stage(shape, _wanted(canaries_for(shape, favourite), wanted))
-        shape = Shape.of(mechanism.plan(stage.users), transitions=transitions, length=length, item=item)
-    return Stage(shape, _wanted(canaries_for(shape, favourite), wanted))
+        audited = AuditLog(shape, _wanted(canaries_for(shape, favourite), wanted))
+        shape = Shape.of(mechanism.plan(audited.users), transitions=transitions, length=length, item=item)
+    return AuditLog(shape, _wanted(canaries_for(shape, favourite), wanted))
 
 
 def _item(mechanism: Mechanism) -> Item:
@@ -261,11 +261,11 @@ def _wanted(there: list[Canary], wanted: Sequence[str] | None) -> list[Canary]:
     return [canary for canary in there if wanted is None or canary.name in wanted]
 
 
-class _Logs:
+class LogsOfRuns:
     """The scenes inside the engine, from which the log of one run is put together."""
 
-    def __init__(self, stage: Stage, engine: Engine) -> None:
-        self._engine, self._of_slots = engine, rows_by_slot(engine, stage.rows())
+    def __init__(self, audited: AuditLog, engine: Engine) -> None:
+        self._engine, self._of_slots = engine, rows_by_slot(engine, audited.rows())
 
     def __call__(self, slots: Sequence[str]) -> SearchLog:
         """The crowd, with those who join it."""
@@ -273,13 +273,13 @@ class _Logs:
 
 
 def _favourite(
-    mechanism: Mechanism, stage: Stage, watched: Mapping[str, Sequence[Watched]], engine: Engine, source: Source
+    mechanism: Mechanism, audited: AuditLog, watched: Mapping[str, Sequence[Watched]], engine: Engine, source: Source
 ) -> int:
     """Which of many items with the same count comes out most often; of fair choices any does."""
-    logs = _Logs(stage, engine)
+    logs = LogsOfRuns(audited, engine)
     keys = [watched[f"favourite {i}"][0].key for i in range(FAVOURITES)]
     seen = [0] * len(keys)
-    everyone = [f"+{canary.name}" for canary in stage.canaries]  # with her, all of them have one count
+    everyone = [f"+{canary.name}" for canary in audited.canaries]  # with her, all of them have one count
     for _ in range(SCOUTING):
         counts = published_counts(mechanism.release(logs(everyone), source=source).tables)
         seen = [times + (key in counts) for times, key in zip(seen, keys, strict=True)]
@@ -291,24 +291,24 @@ Scored = tuple[bool, Mapping[str, float]]  # whether the canary was there, and t
 
 def _play(scenes: _Prepared, engine: Engine, runs: int, source: Source, progress: Progress) -> list[list[Scored]]:
     """For each canary, run by run, whether she was there and what the auditor saw."""
-    mechanism, stage, watched = scenes.mechanism, scenes.stage, scenes.watched
-    logs, shape = _Logs(stage, engine), stage.shape
-    beside = [item for helper in stage.compared for item in watched[helper.name]]
-    replaced = mechanism.plan(stage.users).guarantee.neighbours == "replace-one"
-    played: list[list[Scored]] = [[] for _ in stage.canaries]
+    mechanism, audited, watched = scenes.mechanism, scenes.audited, scenes.watched
+    logs, shape = LogsOfRuns(audited, engine), audited.shape
+    beside = [item for helper in audited.compared for item in watched[helper.name]]
+    replaced = mechanism.plan(audited.users).guarantee.neighbours == "replace-one"
+    played: list[list[Scored]] = [[] for _ in audited.canaries]
     for run in range(runs):
         if run % max(1, runs // 20) == 0:
             progress(f"release {run + 1} of {runs}")
-        coins = [bool(source.bits(1)) for _ in stage.canaries]
-        slots = _slots(stage.canaries, coins, replaced)
+        coins = [bool(source.bits(1)) for _ in audited.canaries]
+        slots = _slots(audited.canaries, coins, replaced)
         counts = published_counts(mechanism.release(logs(slots), source=source).tables)
-        for canary, here, scores in zip(stage.canaries, coins, played, strict=True):
+        for canary, here, scores in zip(audited.canaries, coins, played, strict=True):
             # Who is in the place of the other canaries is known: it is decided by their coins.
             elsewhere = coins.count(False) - (not here)
-            bystanders = watched[stage.bystander.name] if replaced else ()
+            bystanders = watched[audited.bystander.name] if replaced else ()
             in_her_place = [Watched(item.key, item.others + elsewhere) for item in bystanders]
-            view = View(counts, watched[canary.name], in_her_place, beside, shape.per_user, shape.scale)
-            scores.append((here, {name: score(view) for name, (_, score) in SCORES.items()}))
+            observation = Observation(counts, watched[canary.name], in_her_place, beside, shape.per_user, shape.scale)
+            scores.append((here, {name: score(observation) for name, (_, score) in SCORES.items()}))
     return played
 
 

@@ -12,7 +12,7 @@ from math import comb
 
 from searchveil.errors import InputError
 from searchveil.lab.audit.evidence import Key, Watched, published_counts
-from searchveil.lab.audit.scenes import BOUNDS, Canary, Stage
+from searchveil.lab.audit.scenes import BOUNDS, AuditLog, Canary
 from searchveil.lab.estimate import epsilon_proved
 from searchveil.log import SearchLog
 from searchveil.privacy.guarantee import Guarantee
@@ -32,7 +32,7 @@ class UnseenError(InputError):
     """A canary that no release could tell of."""
 
 
-def watched_items(mechanism: Mechanism, stage: Stage, logs: Logs, source: Source) -> dict[str, list[Watched]]:
+def watched_items(mechanism: Mechanism, audited: AuditLog, logs: Logs, source: Source) -> dict[str, list[Watched]]:
     """For each scene, the items that change with her alone, and that as many others hold as the scene wants.
 
     Each scene is joined in half of a few releases, in a combination that no other scene has. All combinations have one
@@ -40,7 +40,7 @@ def watched_items(mechanism: Mechanism, stage: Stage, logs: Logs, source: Source
     """
 
     def release(joined: Sequence[Canary]) -> Counts:
-        return _true_counts(mechanism, stage, logs([f"+{scene.name}" for scene in joined]), source)
+        return _true_counts(mechanism, audited, logs([f"+{scene.name}" for scene in joined]), source)
 
     without = release([])
     if _changed(without, release([])):
@@ -48,7 +48,7 @@ def watched_items(mechanism: Mechanism, stage: Stage, logs: Logs, source: Source
             f"the audit cannot switch off the noise of {mechanism.method}, so it cannot prove that it sees anything: "
             "releases must be made with the scales and thresholds of the plan"
         )
-    coded = list(zip(stage.scenes, _codes(len(stage.scenes)), strict=True))
+    coded = list(zip(audited.scenes, _codes(len(audited.scenes)), strict=True))
     size = 1 + max(max(code) for _, code in coded)
     changed = [_changed(without, release([scene for scene, code in coded if i in code])) for i in range(size)]
     found = {}
@@ -73,11 +73,11 @@ def _by_code(changed: Sequence[set[Key]], code: set[int]) -> tuple[set[Key], set
     return touched, touched.difference(*(keys for i, keys in enumerate(changed) if i not in code))
 
 
-def _true_counts(mechanism: Mechanism, stage: Stage, log: SearchLog, source: Source) -> Counts:
+def _true_counts(mechanism: Mechanism, audited: AuditLog, log: SearchLog, source: Source) -> Counts:
     """A release with every protection switched off that the plan and the parameters know of."""
-    bounds = {f.name: stage.longest for f in fields(mechanism) if f.name in BOUNDS and getattr(mechanism, f.name)}
+    bounds = {f.name: audited.longest for f in fields(mechanism) if f.name in BOUNDS and getattr(mechanism, f.name)}
     mechanism.check(log)
-    plan = mechanism.prepare(mechanism.plan(stage.users), source)
+    plan = mechanism.prepare(mechanism.plan(audited.users), source)
     off = {name: 0 for name in plan.parameters if name.endswith("threshold")}
     off |= {name: NO_NOISE for name in plan.parameters if name.endswith("scale")}  # type: ignore[misc]
     plan = replace(plan, parameters={**plan.parameters, **off})

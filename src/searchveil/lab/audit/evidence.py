@@ -56,7 +56,7 @@ def _texts(cell: Any) -> Key:
 
 
 @dataclass(frozen=True)
-class View:
+class Observation:
     """What the auditor sees of one release when looking for one canary."""
 
     counts: Mapping[Key, float]
@@ -114,17 +114,17 @@ class View:
         return self._summed(score)
 
 
-SCORES: dict[str, tuple[str, Callable[[View], float]]] = {
-    "appeared": ("of her items that came out", View.appeared),
-    "above": ("of her items above the count of the others", View.above),
-    "excess": ("her items' counts beyond those of the others, cut off at what one user may add", View.excess),
-    "total": ("her items' counts in all", View.total),
+SCORES: dict[str, tuple[str, Callable[[Observation], float]]] = {
+    "appeared": ("of her items that came out", Observation.appeared),
+    "above": ("of her items above the count of the others", Observation.above),
+    "excess": ("her items' counts beyond those of the others, cut off at what one user may add", Observation.excess),
+    "total": ("her items' counts in all", Observation.total),
     "difference": (
         "her items' counts beyond those of the others, less that of an item she does not have",
-        View.difference,
+        Observation.difference,
     ),
-    "order": ("items she does not have in rows after hers, less those in rows before", View.order),
-    "digits": ("the last digits of her items' counts, as evidence for her", View.digits),
+    "order": ("items she does not have in rows after hers, less those in rows before", Observation.order),
+    "digits": ("the last digits of her items' counts, as evidence for her", Observation.digits),
 }
 
 

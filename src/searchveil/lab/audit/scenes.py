@@ -124,7 +124,7 @@ class Canary:
 
 
 @dataclass(frozen=True)
-class Stage:
+class AuditLog:
     """All scenes in one log: who is always there, and who comes by a coin."""
 
     shape: Shape

@@ -61,17 +61,17 @@ def charts_of_counts(data: Mapping[str, Any]) -> list[Chart]:
 
 
 def chart_of_scores(section: Section) -> Chart:
-    """An application's scores; what it merely counts is told in words."""
+    """An application's scores; what it merely counts is said in words."""
     figures = {row.name: row for row in section.rows}
-    told = ""
+    answered = ""
     if {"answered", "asked"} <= set(figures):
-        told = " Answered: " + ", ".join(
+        answered = " Answered: " + ", ".join(
             f"{in_figures(getattr(figures['answered'], side))} of {in_figures(getattr(figures['asked'], side))} "
             f"by the {side}"
             for side in ("original", "release")
         )
-        told += "."
-    return Chart(section.name, section.about + told, _scores(section))
+        answered += "."
+    return Chart(section.name, section.about + answered, _scores(section))
 
 
 def _count_distribution(sides: Mapping[str, Sequence[tuple[int, int]]], items: str) -> Spec | None:

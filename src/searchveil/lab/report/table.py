@@ -65,13 +65,13 @@ def _paired(scores: Mapping[str, Mapping[str, float]]) -> Iterator[Row]:
 
 def _compared(figures: Mapping[str, float]) -> Iterator[Row]:
     """A measure that looks at each side by itself names the side at the end, as in `query.items_original`."""
-    told = set()
+    seen = set()
     for name in figures:
         stem, _, side = name.rpartition("_")
         if side not in SIDES:
             yield Row(name, None, figures[name])
-        elif stem not in told:
-            told.add(stem)
+        elif stem not in seen:
+            seen.add(stem)
             yield Row(stem, figures.get(f"{stem}_original"), figures.get(f"{stem}_release"))
 
 
