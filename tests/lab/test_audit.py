@@ -383,6 +383,11 @@ def test_counts_are_read_from_every_kind_of_table() -> None:
     assert published_counts(tables) == {("data", "a", "b"): 7, ("clicks", "a", "u"): 5.5, ("sampled", "q"): 2}
 
 
+def test_a_column_of_the_item_is_part_of_it_whatever_its_name() -> None:
+    named = {"data": pa.table({"query": ["q", "q"], "rank": ["1", "2"]})}
+    assert published_counts(named, ("query", "rank")) == {("data", "q", "1"): 1, ("data", "q", "2"): 1}
+
+
 def test_the_scores_of_a_release() -> None:
     watched = [Watched(("data", name), 10) for name in "abc"]
     place, beside = [Watched(("data", "d"), 3)], [Watched(("data", "e"), 10), Watched(("clicks", "e"), 10)]

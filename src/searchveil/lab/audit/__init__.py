@@ -281,7 +281,8 @@ def _favourite(
     seen = [0] * len(keys)
     everyone = [f"+{canary.name}" for canary in audited.canaries]  # with her, all of them have one count
     for _ in range(SCOUTING):
-        counts = published_counts(mechanism.release(logs(everyone), source=source).tables)
+        released = mechanism.release(logs(everyone), source=source)
+        counts = published_counts(released.tables, audited.shape.item.columns)
         seen = [times + (key in counts) for times, key in zip(seen, keys, strict=True)]
     return seen.index(max(seen))
 
@@ -301,7 +302,8 @@ def _play(scenes: _Prepared, engine: Engine, runs: int, source: Source, progress
             progress(f"release {run + 1} of {runs}")
         coins = [bool(source.bits(1)) for _ in audited.canaries]
         slots = _slots(audited.canaries, coins, replaced)
-        counts = published_counts(mechanism.release(logs(slots), source=source).tables)
+        released = mechanism.release(logs(slots), source=source)
+        counts = published_counts(released.tables, shape.item.columns)
         for canary, here, scores in zip(audited.canaries, coins, played, strict=True):
             # Who is in the place of the other canaries is known: it is decided by their coins.
             elsewhere = coins.count(False) - (not here)

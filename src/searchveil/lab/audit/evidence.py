@@ -33,15 +33,19 @@ class Watched:
     others: int
 
 
-def published_counts(tables: Mapping[str, pa.Table]) -> dict[Key, float]:
-    """Every published item with its count, in the order of the rows; where rows have none, the number of rows."""
+def published_counts(tables: Mapping[str, pa.Table], columns: Sequence[str] = ()) -> dict[Key, float]:
+    """Every published item with its count, in the order of the rows; where rows have none, the number of rows.
+
+    `columns` are the item's own, part of what is published of it whatever they are called.
+    """
+    pseudonyms = PSEUDONYMS.difference(columns)
     counts: dict[Key, float] = {}
     for called, table in tables.items():
         if "count" in table.column_names:
             numbers: list[Any] = table["count"].to_pylist()
             counts.update(zip(_keys(called, table.drop_columns(["count"])), numbers, strict=True))
         else:
-            for key in _keys(called, table.select([n for n in table.column_names if n not in PSEUDONYMS])):
+            for key in _keys(called, table.select([n for n in table.column_names if n not in pseudonyms])):
                 counts[key] = counts.get(key, 0) + 1
     return counts
 
