@@ -63,7 +63,7 @@ CLICKS = [
     *((f"u{i}", "hotels", "inn.example", 12) for i in range(40)),
     *((f"u{i}", "hotels", "inn.example", 12) for i in range(20)),  # a second time
     *((f"u{i}", f"my own query {i}", "mine.example", 1) for i in range(60)),
-    ("u1", "hotels", "inn.example", None),
+    *((f"u{i}", "hotels", "inn.example", None) for i in range(50)),
 ]
 USERS = {
     ("cheap flights", "air.example", "first"): 60,
@@ -142,7 +142,7 @@ def test_a_right_method_passes_its_audit(registered: None) -> None:
 
 ANY_NAMES = (
     *("place", "choice", "last", "taken"),  # what the package calls its own columns, or called them once
-    *("holder", "holders", "id", "spellings", "typed_holder"),
+    *("holder", "holders", "id", "spellings", "typed_holder", "differs"),
     *("digest", "slot", "items", "allowed"),
     *("original", "release", "published", "user_right"),
     *("position", "session", "draws", "generalised", "time", "rank"),

@@ -105,6 +105,7 @@ class Item:
     def held(self, log: SearchLog) -> ir.Table:
         """(user, item) rows before `finish`; a user's item may repeat."""
         rows = self.rows(log)
+        rows = rows.filter([rows[column].notnull() for column in self.columns])
         return rows.select("user", **{column: rows[column].cast("string") for column in self.columns})
 
     def of(self, log: SearchLog) -> ir.Table:
