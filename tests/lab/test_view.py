@@ -19,7 +19,8 @@ from searchveil.errors import InputError
 from searchveil.lab.view import CALLED, KEYS, View
 from searchveil.log import SearchLog
 from searchveil.privacy.guarantee import Guarantee
-from searchveil.publish.mechanism import Plan, Release
+from searchveil.publish.plan import Plan, Settings
+from searchveil.publish.release import Release
 
 Row = tuple[str, str, float | None, str | None]  # user, query, minutes, url
 START = datetime(2006, 3, 1)
@@ -38,7 +39,9 @@ def log_of(engine: Engine, rows: Sequence[Row], without: Sequence[str] = ()) -> 
 
 
 def release_of(**tables: pa.Table) -> Release:
-    plan = Plan("by-hand", "query", {}, Guarantee.no_differential_privacy(proof="none", caveats=("made by hand",)))
+    plan = Plan(
+        "by-hand", "query", Settings(), Guarantee.no_differential_privacy(proof="none", caveats=("made by hand",))
+    )
     return Release(tables, plan)
 
 

@@ -18,8 +18,7 @@ from searchveil.lab.testset import TestSet
 from searchveil.lab.view import CALLED, KEYS, View, lacking
 from searchveil.log import SearchLog
 from searchveil.progress import Progress, silent
-from searchveil.publish.mechanism import Release
-from searchveil.release_folder import release_record
+from searchveil.publish.release import Release
 
 WARNING = (
     "These figures compare the release with private data. They are not covered by the guarantee: keep them to "
@@ -73,6 +72,7 @@ def evaluate(
     running = {name: application_named(name)() for name in names}  # a wrong name is an error before any work
     if test is not None and test.engine is not log.engine:
         raise InputError("the test log and the log are in different engines; read both with the same engine")
+    release = Release.read(release)
     original, released = View.of_log(log), View.of_release(release, log.engine)
     if not released.tables:
         raise InputError("the release has no table that can be compared with a log: no counts of queries or clicks")
@@ -87,14 +87,13 @@ def evaluate(
     return Evaluation(scores, measures, unmeasured | untried, test is None, charts, doubt)
 
 
-def _doubt(original: View, released: View, release: str | Path | Release) -> str | None:
+def _doubt(original: View, released: View, release: Release) -> str | None:
     """What is published comes out of the log, unless it may come from a public pool: nothing else can be in a release.
 
     A release holds no trace of its log by which the two could be told to belong together; this tells some that do not.
     """
-    parameters = release.plan.parameters if isinstance(release, Release) else release_record(release)["parameters"]
     shared = [table for table in ("query", "keyword", "url") if original.has(table) and released.has(table)]
-    if not shared or "pool_size" in parameters:
+    if not shared or release.plan.settings.pool_size is not None:
         return None
     (table, *_), key = shared, KEYS[shared[0]]
     published = released.tables[table]
@@ -144,8 +143,8 @@ def _try(
     return scores, skipped
 
 
-def _item_of(release: str | Path | Release) -> str:
-    item = release.plan.item if isinstance(release, Release) else str(release_record(release).get("item", ""))
+def _item_of(release: Release) -> str:
+    item = release.plan.item
     return {"pair": "transition", "session": "transition"}.get(item, item)
 
 

@@ -4,7 +4,6 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import ibis
 import ibis.expr.types as ir
@@ -12,12 +11,10 @@ import ibis.expr.types as ir
 from searchveil.engine import Engine
 from searchveil.items.item import normal_query
 from searchveil.items.pair import pairs
-from searchveil.lab.folder import released_counts, released_tables
 from searchveil.log import SearchLog
 from searchveil.log.sessions import GAP_MINUTES, number_sessions, starts_session
-
-if TYPE_CHECKING:
-    from searchveil.publish.mechanism import Counted, Release
+from searchveil.publish.plan import Counted
+from searchveil.publish.release import Release
 
 # The columns that name an item, table by table; each table has `count` (int64) beside them.
 KEYS: Mapping[str, tuple[str, ...]] = {
@@ -119,10 +116,11 @@ class View:
     @classmethod
     def of_release(cls, release: "str | Path | Release", engine: Engine) -> "View":
         """From a release folder or a Release. To be joined with the view of a log, it needs that log's engine."""
+        release = Release.read(release)
         recipes: dict[str, Recipe] = {}
-        for table in released_tables(release, engine):
+        for table in release.load(engine).values():
             recipes = _published(table) | recipes  # the main table comes first and wins
-        return cls(engine, Tables(engine, _with_derived(recipes)), released_counts(release), frozenset(recipes))
+        return cls(engine, Tables(engine, _with_derived(recipes)), release.plan.counts, frozenset(recipes))
 
 
 def _of_log(log: SearchLog) -> "dict[Counted, Tables]":

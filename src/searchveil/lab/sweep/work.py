@@ -31,7 +31,8 @@ from searchveil.lab.testset import TestSet
 from searchveil.lab.view import View, lacking
 from searchveil.log.read import read_log
 from searchveil.privacy.noise import Source
-from searchveil.publish.mechanism import Mechanism, Release
+from searchveil.publish.mechanism import Mechanism
+from searchveil.publish.release import Release
 from searchveil.stopping import end_cleanly, held_back, received
 from searchveil.whole import keep_private
 
