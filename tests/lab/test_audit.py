@@ -563,6 +563,6 @@ def test_senseless_audits_are_refused(mechanism: Mechanism, asked: dict[str, obj
 
 
 def test_a_plan_that_does_not_say_what_a_user_may_change_is_refused() -> None:
-    plan = replace(Zealous(1, 0.1).plan(), settings=Recorded.of({"colour": "blue"}))
+    plan = Plan("own", "query", Recorded.of({"colour": "blue"}), Zealous(1, 0.1).plan().guarantee)
     with pytest.raises(InputError, match="how much a user may change; its parameters are colour"):
         Shape.of(plan)

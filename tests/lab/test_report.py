@@ -13,7 +13,7 @@ import pytest
 from searchveil.engine import Engine
 from searchveil.errors import InputError
 from searchveil.lab.evaluate import Evaluation, evaluate
-from searchveil.lab.report import check_place, in_figures, place_beside, published, report, sections, write_report
+from searchveil.lab.report import check_place, in_figures, place_beside, report, sections, write_report
 from searchveil.lab.report.charts import at_least, chart_of_scores, charts_of_counts
 from searchveil.lab.report.table import Row, Section
 from searchveil.log import SearchLog
@@ -257,7 +257,7 @@ def test_a_release_without_a_promise_says_so(tmp_path: Path, hostile: Evaluated)
     assert "This release is NOT differentially private. Made by hand." in page
     assert 'class="unprotected"' in page
     assert "The folder has no README.md." in page
-    assert published(folder).guarantee == nothing
+    assert Release.read(folder).guarantee == nothing
 
 
 @pytest.mark.parametrize(
@@ -268,7 +268,7 @@ def test_a_record_that_is_not_ours_is_refused(hostile: Evaluated, tmp_path: Path
     kept = {name: value for name, value in record.items() if value is not None}
     (tmp_path / "guarantee.json").write_text(json.dumps(kept))
     with pytest.raises(InputError, match="does not say what was published"):
-        published(tmp_path)
+        Release.read(tmp_path)
 
 
 # --- how it looks -----------------------------------------------------------------------------------------------------

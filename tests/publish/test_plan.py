@@ -73,13 +73,9 @@ def test_a_record_that_changed_would_be_noticed(now: Any, before: Any) -> None:
 
 def test_a_plan_cannot_be_changed() -> None:
     plan = Zealous(1, 1e-6).plan()
-    for change in (
-        lambda: setattr(plan, "method", "other"),
-        lambda: setattr(plan.settings, "users", 7),
-        lambda: setattr(plan.settings.selection, "threshold", 1),
-    ):
+    for part, name in ((plan, "method"), (plan.settings, "users"), (plan.settings.selection, "threshold")):
         with pytest.raises(FrozenInstanceError):
-            change()
+            setattr(part, name, 7)
     dict(plan.parameters)["second_threshold"] = 1
     assert plan.settings.selection.threshold == plan.parameters["second_threshold"] == 76
 

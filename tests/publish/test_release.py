@@ -75,8 +75,12 @@ def test_a_release_in_memory_is_answered_as_it_is() -> None:
 def test_tables_stay_in_their_files_until_they_are_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     folder = Release({"data": QUERIES, "clicks": CLICKS}, Zealous(1, 1e-6).plan()).write(tmp_path / "out")
     opened: list[str] = []
-    reader = "searchveil.publish.reading.pq.read_table"
-    monkeypatch.setattr(reader, lambda path: opened.append(path.name) or CLICKS)
+
+    def noted(path: Path) -> pa.Table:
+        opened.append(path.name)
+        return CLICKS
+
+    monkeypatch.setattr("searchveil.publish.reading.pq.read_table", noted)
     read = Release.read(folder)
     assert (opened, len(read.tables)) == ([], 2)
     assert read.tables["clicks"] is read.tables["clicks"] is CLICKS

@@ -51,8 +51,8 @@ class KKeyword(KAnonymity):
             shortened = unshared.select("user", text=unshared["text"].left(length - 1))
 
         histogram = pa.concat_tables(published)
-        order = [("count", "descending"), ("keyword", "ascending"), ("generalised", "ascending")]
-        return Published({"data": histogram.sort_by(order)})
+        ordered = histogram.sort_by([("count", "descending"), ("keyword", "ascending"), ("generalised", "ascending")])
+        return Published({"data": ordered})
 
     def _shared(self, held: ir.Table, engine: Engine, *, generalised: bool) -> pa.Table:
         """The rows to publish: the texts that at least k users hold, prefixes marked by a star."""

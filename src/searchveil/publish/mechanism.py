@@ -6,19 +6,16 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 import pyarrow as pa
-from typing_extensions import TypeVar
 
 from searchveil.errors import InputError
 from searchveil.log import SearchLog
 from searchveil.privacy.noise import Source
 from searchveil.progress import Progress, silent
-from searchveil.publish.plan import Plan, Settings
+from searchveil.publish.plan import Plan, S
 from searchveil.publish.release import Release
 
 if TYPE_CHECKING:
     from searchveil.privacy.ledger import Ledger
-
-P = TypeVar("P", bound=Settings, default=Any)  # what a mechanism's plan is made of
 
 
 @dataclass(frozen=True)
@@ -31,12 +28,12 @@ class Published:
 
 
 @dataclass(frozen=True)
-class Mechanism(ABC, Generic[P]):
+class Mechanism(ABC, Generic[S]):
     """Parameters are checked on creation; `plan` is free; `release` pays the ledger first and then looks at the log."""
 
     method: ClassVar[str]
 
-    def plan(self, log: SearchLog | int | None = None) -> Plan[P]:
+    def plan(self, log: SearchLog | int | None = None) -> Plan[S]:
         """The parameters and the guarantee, for a log, for a public number of users, or for neither.
 
         Whom a promise is about, and what reading takes as public, is known of a log alone: it enters here, for all.
@@ -48,17 +45,17 @@ class Mechanism(ABC, Generic[P]):
         return replace(plan, guarantee=replace(plan.guarantee, unit=unit_of(log), assumed_public=public))
 
     @abstractmethod
-    def planned(self, log: SearchLog | int | None) -> Plan[P]:
+    def planned(self, log: SearchLog | int | None) -> Plan[S]:
         """What `plan` is for this mechanism, whatever the unit."""
 
     @abstractmethod
-    def publish(self, log: SearchLog, plan: Plan[P], source: Source, progress: Progress) -> Published:
+    def publish(self, log: SearchLog, plan: Plan[S], source: Source, progress: Progress) -> Published:
         """The tables to hand out. Every random choice a proof relies on comes from `source`."""
 
     def check(self, log: SearchLog) -> None:
         """Refuse a log that lacks what the mechanism needs, before anything is paid."""
 
-    def prepare(self, plan: Plan[P], source: Source) -> Plan[P]:
+    def prepare(self, plan: Plan[S], source: Source) -> Plan[S]:
         """Draw what must be published along with the release, before it is recorded and made. Mostly nothing."""
         return plan
 

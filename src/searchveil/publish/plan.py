@@ -70,8 +70,8 @@ class Settings:
 
     def switched_off(self, noise_scale: float) -> "Settings":
         """With every selection switched off."""
-        selections = {one.name: getattr(self, one.name) for one in fields(self)}
-        off = {name: s.switched_off(noise_scale) for name, s in selections.items() if isinstance(s, Selection)}
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        off: dict[str, Any] = {n: s.switched_off(noise_scale) for n, s in values.items() if isinstance(s, Selection)}
         return replace(self, **off)
 
 
@@ -94,7 +94,7 @@ def given(**values: Any) -> dict[str, Any]:
     return {name: value for name, value in values.items() if value is not None}
 
 
-S = TypeVar("S", bound=Settings, covariant=True, default=Any)  # a plan of an unknown mechanism may have any
+S = TypeVar("S", bound=Settings, covariant=True, default=Any)  # of a mechanism that is not known: any
 
 
 @dataclass(frozen=True)

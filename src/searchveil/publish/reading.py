@@ -24,18 +24,17 @@ ANEW = "make the folder anew with searchveil release"
 def read_folder(folder: Path) -> Release:
     """The release in a folder, if every data file has the checksum that guarantee.json names."""
     written = _written(folder)
-    names = written["files"]
-    files = {Path(name).stem: _checked(folder, name, told) for name, told in names.items()}
     try:
         plan = _plan(written)
-        rows = {name: int(told["rows"]) for name, told in names.items()}
-        record = Record(folder, written, files, rows, date=str(written["date"]))
+        rows = {name: int(told["rows"]) for name, told in written["files"].items()}
+        date = str(written["date"])
     except (KeyError, TypeError, ValueError, InputError) as problem:
         what = f": {problem}" if isinstance(problem, InputError) else ""
         raise InputError(
             f"{folder / 'guarantee.json'} does not say what was published and promised{what}; {ANEW}"
         ) from problem
-    return Release(StoredTables(files), plan, record=record)
+    files = {Path(name).stem: _checked(folder, name, told.get("sha256")) for name, told in written["files"].items()}
+    return Release(StoredTables(files), plan, record=Record(folder, written, files, rows, date))
 
 
 def _written(folder: Path) -> dict[str, Any]:
@@ -68,13 +67,13 @@ def _plan(written: Mapping[str, Any]) -> Plan[Recorded]:
     )
 
 
-def _checked(folder: Path, name: str, told: Any) -> Path:
+def _checked(folder: Path, name: str, sha256: Any) -> Path:
     path = folder / name
     if Path(name).name != name or not path.is_file():
         raise InputError(f"{path} is missing, which guarantee.json beside it names")
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
-    if not isinstance(told, dict) or told.get("sha256") != found:
+    if sha256 != found:
         raise InputError(
             f"{path} is not the file that was released: its SHA-256 is not that in guarantee.json; use the folder as "
             "it was written, or make it anew with searchveil release"
