@@ -79,7 +79,8 @@ def test_replacing_is_removing_and_adding() -> None:
     assert replaced.epsilon == 2.0
     assert replaced.delta == pytest.approx((1 + exp(1)) * 1e-6)
     vacuous = Guarantee("approximate", 5.0, 0.1, "x").under("replace-one")
-    assert (vacuous.notion, vacuous.epsilon, vacuous.delta) == ("none", inf, 1.0), "e^5 times 0.1 promises nothing"
+    assert (vacuous.delta, vacuous.is_private) == (1.0, False), "e^5 times 0.1 promises nothing"
+    assert str(vacuous).startswith("This release is NOT differentially private. Its δ is 1, which promises nothing.")
     assert replaced.assumed_public == PROMISE.assumed_public
 
 
@@ -134,16 +135,16 @@ def test_a_record_read_back_is_the_guarantee(guarantee: Guarantee) -> None:
         ({"neighbours": "cousins"}, "no neighbours 'cousins'; there are add-remove, replace-one, remove"),
         ({"unit": "face"}, "no unit 'face'; there are user, session"),
         ({"trust": "everybody"}, "no trust 'everybody'; there are central, parties, nobody"),
-        ({"epsilon": -1.0}, "finite epsilon of at least 0 and a delta of at least 0 and below 1, not -1 and 1e-06"),
+        ({"epsilon": -1.0}, "finite epsilon of at least 0 and a delta between 0 and 1, not -1 and 1e-06"),
         ({"epsilon": inf}, "finite epsilon"),
         ({"epsilon": nan}, "finite epsilon"),
         ({"epsilon": "1"}, "the epsilon of a guarantee must be a number, not '1'"),
         ({"epsilon": None}, "must be a number, not None"),
         ({"delta": True}, "the delta of a guarantee must be a number, not True"),
-        ({"delta": -1e-9}, "delta of at least 0 and below 1"),
-        ({"delta": 7.0}, "delta of at least 0 and below 1"),
-        ({"delta": 1.0}, "for what promises nothing use Guarantee.no_differential_privacy"),
-        ({"delta": nan}, "delta of at least 0 and below 1"),
+        ({"delta": -1e-9}, "delta between 0 and 1"),
+        ({"delta": 7.0}, "delta between 0 and 1"),
+        ({"delta": nextafter(1.0, 2.0)}, "for what promises nothing use Guarantee.no_differential_privacy"),
+        ({"delta": nan}, "delta between 0 and 1"),
         ({"notion": "none"}, "has an infinite epsilon and delta 1, not 1 and 1e-06"),
         ({"proof": 7}, "are texts"),
         ({"caveats": (7,)}, "are texts"),

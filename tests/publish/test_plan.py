@@ -103,17 +103,15 @@ def test_what_is_drawn_before_a_release_is_part_of_its_plan() -> None:
     assert replace(prepared, settings=plan.settings) == plan
 
 
-@pytest.mark.parametrize(
-    "mechanism",
-    [
-        SafeLogClick(noise_scale=10, threshold=0),
-        SafeLogSession(noise_scale=10, threshold=0, clicks_per_user=9),
-        SafeLogSession(noise_scale=10, threshold=0, variant="published"),
-    ],
-)
-def test_noise_and_a_threshold_that_promise_nothing_are_refused(mechanism: SafeLogClick | SafeLogSession) -> None:
-    with pytest.raises(InputError, match=r"the threshold 0 promises nothing: .* raise --threshold"):
-        mechanism.plan()
+def test_a_threshold_at_which_the_papers_epsilon_is_infinite_is_refused() -> None:
+    with pytest.raises(InputError, match=r"the threshold 0 promises nothing: .* infinite; raise --threshold"):
+        SafeLogSession(noise_scale=10, threshold=0, variant="published").plan()
+
+
+def test_a_threshold_that_one_user_reaches_alone_is_not_sold_as_private() -> None:
+    guarantee = SafeLogClick(noise_scale=10, threshold=0).plan().guarantee
+    assert (guarantee.delta, guarantee.is_private) == (1.0, False)
+    assert str(guarantee).startswith("This release is NOT differentially private. Its δ is 1")
 
 
 def test_settings_read_back_are_shown_as_they_were_written() -> None:

@@ -610,8 +610,8 @@ def test_a_threshold_that_cannot_keep_the_delta_is_refused_with_what_it_would_be
     ):
         SafeLogClick(noise_scale=5, threshold=20, delta=1e-6).plan()
     assert SafeLogClick(noise_scale=5, threshold=100, delta=1e-6).plan().guarantee.delta == 1e-6
-    with pytest.raises(InputError, match="the threshold 1 promises nothing: .*delta 1; raise --threshold"):
-        SafeLogClick(noise_scale=5, threshold=1, queries_per_user=3).plan()  # which one user reaches alone
+    reached = SafeLogClick(noise_scale=5, threshold=1, queries_per_user=3).plan().guarantee
+    assert reached.delta == 1, "a user who reaches the threshold alone is promised nothing"
 
 
 @pytest.mark.parametrize(("scale", "threshold"), [(1.0, 1_000.0), (0.05, 60.0)])
@@ -625,12 +625,8 @@ def test_a_generous_threshold_is_no_error(scale: float, threshold: float) -> Non
 def test_the_papers_epsilon_is_finite_or_said_to_be_infinite_at_every_threshold() -> None:
     """Where 2e^((K-1)/b) ≤ 1 the paper's second form of α is no bound at all; it must not make ε small again."""
     scale = 1 / ln(2)
-
-    def claimed(scale: float, threshold: float) -> float:
-        over_the_pool = SafeLogClick(noise_scale=scale, threshold=threshold, domain="pool", clicks_per_user=0)
-        return over_the_pool.plan().claims["paper_epsilon"]
-
-    low, higher = ([claimed(s, threshold) for s in (scale, 1.0)] for threshold in (0, 1))
+    low = [SafeLogClick(noise_scale=s, threshold=0).plan().claims["paper_epsilon"] for s in (scale, 1.0)]
+    higher = [SafeLogClick(noise_scale=s, threshold=1).plan().claims["paper_epsilon"] for s in (scale, 1.0)]
     assert all(a >= b for a, b in zip(low, higher, strict=True)), "a lower threshold never costs less"
 
 

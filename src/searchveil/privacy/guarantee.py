@@ -37,8 +37,8 @@ TRUST_IN_WORDS: dict[Trust, str] = {
 class Guarantee:
     """What holds for the code as written; `proof` names the section of docs/guarantees.md.
 
-    A notion, unit, relation or trust model that is not known is refused, and so are numbers that promise nothing: ε is
-    finite and δ below 1, except that "none" has ε = ∞ and δ = 1.
+    A notion, unit, relation or trust model that is not known is refused, and so are numbers out of range: ε is finite,
+    except that "none" has ε = ∞ and δ = 1. Any notion with δ = 1 promises nothing, and is not private.
     """
 
     notion: Notion
@@ -73,9 +73,9 @@ class Guarantee:
                     f"a guarantee of the notion none has an infinite epsilon and delta 1, not {self.epsilon:g} and "
                     f"{self.delta:g}; use Guarantee.no_differential_privacy"
                 )
-        elif not (0 <= self.epsilon < inf and 0 <= self.delta < 1):
+        elif not (0 <= self.epsilon < inf and 0 <= self.delta <= 1):
             raise InputError(
-                "a guarantee needs a finite epsilon of at least 0 and a delta of at least 0 and below 1, not "
+                "a guarantee needs a finite epsilon of at least 0 and a delta between 0 and 1, not "
                 f"{self.epsilon:g} and {self.delta:g}; for what promises nothing use Guarantee.no_differential_privacy"
             )
 
@@ -86,7 +86,7 @@ class Guarantee:
     @property
     def is_private(self) -> bool:
         """Whether it is about the whole release; one about a step, with the rest taken as public, is not."""
-        return self.notion in NOTION_IN_WORDS
+        return self.notion in NOTION_IN_WORDS and self.delta < 1
 
     @property
     def neighbours_in_words(self) -> str:
@@ -109,9 +109,7 @@ class Guarantee:
             return self
         if self.neighbours != "add-remove":
             raise ValueError(f"a {self.neighbours} guarantee does not imply an {neighbours} one")
-        delta = (1 + exp(self.epsilon)) * self.delta
-        if delta >= 1:
-            return replace(self, notion="none", neighbours=neighbours, epsilon=inf, delta=1.0)
+        delta = min(1.0, (1 + exp(self.epsilon)) * self.delta)
         return replace(self, neighbours=neighbours, epsilon=2 * self.epsilon, delta=delta)
 
     @classmethod
@@ -136,7 +134,8 @@ class Guarantee:
                 f"{self.neighbours_in_words} changes what may be published by no more than that."
             )
         else:
-            sentence = " ".join(["This release is NOT differentially private.", *self.caveats])
+            vacuous = ["Its δ is 1, which promises nothing."] if self.notion in NOTION_IN_WORDS else []
+            sentence = " ".join(["This release is NOT differentially private.", *vacuous, *self.caveats])
         if self.assumed_public:
             sentence += " Taken as public: " + "; ".join(self.assumed_public) + "."
         if self.unprotected:

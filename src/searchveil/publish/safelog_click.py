@@ -133,9 +133,8 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
                 raise InputError(
                     f"the threshold {self.threshold:g} is infeasible: delta would be {exact:.3g}; raise --threshold"
                 )
-            delta = self.delta if self.delta is not None else exact
+            delta = self.delta if self.delta is not None else min(1.0, exact)
         delta = delta if hidden else 0.0
-        check_promise(epsilon, delta, self.threshold)
         guarantee = Guarantee(
             notion="conditional" if self.at_least else "approximate",
             epsilon=epsilon,
@@ -332,12 +331,3 @@ def check_calibration(
         calibrate.check_scale(noise_scale)
     if threshold is not None and not 0 <= threshold < inf:
         raise InputError(f"the threshold must be a number that is not negative, not {threshold:g}")
-
-
-def check_promise(epsilon: float, delta: float, threshold: float | None) -> None:
-    """Noise and a threshold that were given may amount to no promise at all."""
-    if not (epsilon < inf and delta < 1):
-        raise InputError(
-            f"with this noise the threshold {threshold or 0:g} promises nothing: epsilon would be {epsilon:.3g} and "
-            f"delta {min(1.0, delta):.3g}; raise --threshold"
-        )

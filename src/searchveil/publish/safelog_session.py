@@ -2,7 +2,7 @@
 
 from dataclasses import dataclass, field
 from functools import partial
-from math import ceil, floor
+from math import ceil, floor, inf
 from typing import Any, ClassVar, Literal
 
 import ibis
@@ -22,7 +22,7 @@ from searchveil.privacy.noise import DiscreteLaplace, Source
 from searchveil.progress import Progress
 from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Published
 from searchveil.publish.plan import Plan, Selection, Sessions, Settings, given
-from searchveil.publish.safelog_click import check_calibration, check_promise
+from searchveil.publish.safelog_click import check_calibration
 from searchveil.publish.threshold import survivors
 
 
@@ -106,12 +106,15 @@ class SafeLogSession(Mechanism[SafeLogSessionSettings]):
         epsilon = self.epsilon or calibrate.epsilon_of(scale, changes)
         if self.variant == "published" and self.epsilon is None and self.neighbours == "add-remove":
             epsilon = max(epsilon, paper_epsilon)
-        delta = self.delta if self.delta is not None else delta
-        check_promise(epsilon, delta, self.threshold)
+        if epsilon == inf:
+            raise InputError(
+                f"with this noise the threshold {self.threshold or 0:g} promises nothing: the paper's epsilon is "
+                "infinite; raise --threshold"
+            )
         guarantee = Guarantee(
             notion="approximate",
             epsilon=epsilon,
-            delta=delta,
+            delta=self.delta if self.delta is not None else min(1.0, delta),
             neighbours=self.neighbours,
             proof="docs/guarantees.md#safelog-session",
             assumed_public=(AT_LEAST_TWO_USERS,),
