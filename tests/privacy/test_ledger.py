@@ -543,3 +543,10 @@ def test_an_odd_name_is_just_a_name(tmp_path: Path) -> None:
     Ledger.open(path, **BUDGET).reserve(**plan())
     assert path.is_file()
     assert len(Ledger.open(path).spent().entries) == 1
+
+
+def test_a_promise_that_group_privacy_leaves_nothing_of_is_refused(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "l.db", budget_epsilon=20, budget_delta=0.9, neighbours="replace-one")
+    with pytest.raises(BudgetRefused, match="counted as replace-one, the release has δ = 1, which promises nothing"):
+        ledger.reserve(**plan(5.0, 0.1))
+    assert ledger.spent().entries == ()

@@ -290,8 +290,8 @@ class Ledger:
         counted = replace(guarantee, notion="approximate").under(self.neighbours)
         if not counted.is_private:
             raise BudgetRefused(
-                f"budget refused: counted as {self.neighbours}, the release has δ = 1, which promises nothing; lower its "
-                "--epsilon or --delta, or release with --neighbours replace-one"
+                f"budget refused: counted as {self.neighbours}, the release has δ = 1, which promises nothing; lower "
+                "its --epsilon or --delta, or release with --neighbours replace-one"
             )
         if counted.neighbours == guarantee.neighbours:
             return counted
