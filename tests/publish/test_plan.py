@@ -54,6 +54,7 @@ def test_the_record_is_what_it_was(case: dict[str, Any], tmp_path: Path) -> None
     plan = planned(case, tmp_path)
     record = json.loads(json.dumps(plan.to_json(), allow_nan=False))
     assert same(record, case["plan"]), f"{record} was {case['plan']}"
+    assert list(record["parameters"]) == list(case["plan"]["parameters"])
     assert plan.parameters == record["parameters"]
 
 
