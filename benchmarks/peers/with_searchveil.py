@@ -15,11 +15,11 @@ def release(task: Task) -> Outcome:
     log = sv.read_log(task.log, engine=sv.open_engine())
     method = sv.Zealous(epsilon=task.epsilon, delta=task.delta, item="query", per_user=task.per_user)
     released = method.release(log)
-    parameters = released.plan.parameters
+    selection = released.plan.settings.selection
     return Outcome(
         released.table.num_rows,
         float(pc.sum(released.table["count"]).as_py()),
-        f"discrete Laplace λ={parameters['noise_scale']:g}, published from {parameters['second_threshold']}",
+        f"discrete Laplace λ={selection.noise_scale:g}, published from {selection.threshold}",
     )
 
 

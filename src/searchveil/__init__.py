@@ -31,8 +31,8 @@ if TYPE_CHECKING:
     from searchveil.publish.k_query import KQuery as KQuery
     from searchveil.publish.k_session import KSession as KSession
     from searchveil.publish.korolova import Korolova as Korolova
-    from searchveil.publish.mechanism import Plan as Plan
-    from searchveil.publish.mechanism import Release as Release
+    from searchveil.publish.plan import Plan as Plan
+    from searchveil.publish.release import Release as Release
     from searchveil.publish.safelog_click import SafeLogClick as SafeLogClick
     from searchveil.publish.safelog_session import SafeLogSession as SafeLogSession
     from searchveil.publish.sampling import Sampling as Sampling
@@ -57,8 +57,8 @@ _WHERE = {
     "KQuery": "publish.k_query",
     "KSession": "publish.k_session",
     "Korolova": "publish.korolova",
-    "Plan": "publish.mechanism",
-    "Release": "publish.mechanism",
+    "Plan": "publish.plan",
+    "Release": "publish.release",
     "QueryPool": "items.pool",
     "SafeLogClick": "publish.safelog_click",
     "SafeLogSession": "publish.safelog_session",

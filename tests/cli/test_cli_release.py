@@ -23,7 +23,7 @@ def release(folder: Path, log: Path, *arguments: str) -> dict[str, Any]:
         assert outcome.said == []
     told: dict[str, Any] = outcome.json
     assert set(told) == {"method", "item", "counts", "parameters", "guarantee", "rows", "out"}
-    assert set(told["guarantee"]) - {"proof"} == GUARANTEE
+    assert set(told["guarantee"]) - {"proof", "trust"} == GUARANTEE
     assert told["out"] == "out"
     assert outcome.err.startswith("… reading the log\n")
     assert {path.name for path in (folder / "out").iterdir()} - {"clicks.parquet"} == FOLDER | {"data.parquet"}

@@ -27,7 +27,7 @@ from searchveil.log import SearchLog
 from searchveil.log.normalize import USUAL
 from searchveil.privacy.calibrate import tail
 from searchveil.privacy.noise import DiscreteLaplace, Distribution, Source
-from searchveil.publish.mechanism import Release
+from searchveil.publish.release import Release
 from searchveil.publish.safelog_click import SafeLogClick
 from searchveil.publish.safelog_session import SafeLogSession
 from searchveil.publish.threshold import survivors
@@ -107,14 +107,14 @@ def test_from_parquet(tmp_path: Path) -> None:
     assert queries_in(QueryPool.from_file(tmp_path / "q.parquet", tmp_path / "pool.parquet")) == ["a", "b"]
 
 
-@pytest.mark.parametrize("format", ["parquet", "csv"])
+@pytest.mark.parametrize("format", ["parquet", "csv", "tsv"])
 def test_from_a_release_in_every_format(tmp_path: Path, format: str) -> None:
     release = Release(
         {"data": pa.table({"query": NASTY, "count": list(range(len(NASTY)))})},
         SafeLogClick(epsilon=1, delta=1e-6).plan(),
     )
     folder = release.write(tmp_path / "release", format=format)
-    pool = QueryPool.from_release(folder, tmp_path / "pool.parquet")
+    pool = Release.read(folder).pool(tmp_path / "pool.parquet")
     assert set(queries_in(pool)) == set(NASTY)
 
 
@@ -122,7 +122,7 @@ def test_a_release_of_sessions_has_no_queries_to_make_a_pool_from(tmp_path: Path
     data = pa.table({"session": pa.array([["a", "b"]]), "count": [9]})
     folder = Release({"data": data}, SafeLogSession(epsilon=1, delta=1e-6).plan()).write(tmp_path / "release")
     with pytest.raises(InputError, match="has no column 'query'; it has session, count") as refusal:
-        QueryPool.from_release(folder, tmp_path / "pool.parquet")
+        Release.read(folder).pool(tmp_path / "pool.parquet")
     assert "\n" not in str(refusal.value)
     assert sorted(path.name for path in tmp_path.iterdir()) == ["release"], "nothing is left behind"
 
@@ -210,7 +210,7 @@ def test_an_existing_pool_is_never_overwritten(tmp_path: Path) -> None:
     [
         (lambda at: QueryPool.from_file(at / "none.txt", at / "p"), "there is no file"),
         (lambda at: QueryPool.from_ngrams(at / "none.txt", at / "p", size=3), "there is no file"),
-        (lambda at: QueryPool.from_release(at, at / "p"), "is no release folder"),
+        (lambda at: Release.read(at).pool(at / "p"), "is no release folder"),
         (lambda at: QueryPool.from_ngrams(at / "none.txt", at / "p", size=0), "at least one query, not 0"),
     ],
 )

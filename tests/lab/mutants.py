@@ -20,28 +20,27 @@ from searchveil.privacy.noise import DiscreteLaplace, Geometric, Integers, Sourc
 from searchveil.progress import Progress
 from searchveil.publish import korolova, safelog_click, threshold, zealous
 from searchveil.publish.korolova import Korolova
-from searchveil.publish.mechanism import Plan
+from searchveil.publish.mechanism import Published
+from searchveil.publish.plan import Plan
 from searchveil.publish.safelog_click import SafeLogClick
 from searchveil.publish.zealous import Zealous
 
-Tables = Mapping[str, pa.Table]
 
-
-def with_parameters(plan: Plan, **changed: Any) -> Plan:
-    return replace(plan, parameters={**plan.parameters, **changed})
+def with_selection(plan: Plan, **changed: Any) -> Plan:
+    return replace(plan, settings=replace(plan.settings, selection=replace(plan.settings.selection, **changed)))
 
 
 @dataclass(frozen=True)
 class ZealousNoiseHalved(Zealous):
-    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Tables:
-        careless = with_parameters(plan, noise_scale=plan.parameters["noise_scale"] / 2)
+    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Published:
+        careless = with_selection(plan, noise_scale=plan.settings.selection.noise_scale / 2)
         return super().publish(log, careless, source, progress)
 
 
 @dataclass(frozen=True)
 class ZealousThresholdOneTooLow(Zealous):
-    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Tables:
-        careless = with_parameters(plan, second_threshold=plan.parameters["second_threshold"] - 1)
+    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Published:
+        careless = with_selection(plan, threshold=plan.settings.selection.threshold - 1)
         return super().publish(log, careless, source, progress)
 
 
@@ -53,7 +52,7 @@ class OtherChoice(Zealous):
 
     choice: Choice
 
-    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Tables:
+    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Published:
         with patch.object(zealous, "keep_some", type(self).choice):
             return super().publish(log, plan, source, progress)
 
@@ -127,7 +126,7 @@ class KorolovaOneQueryMore(Korolova):
 class HashThatIsNoSecret(Zealous):
     """Which items of one count survive goes by the engine's own hash, the same in every release."""
 
-    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Tables:
+    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Published:
         def choose(far: ir.Table, columns: list[str], passing: Mapping[int, int], source: Source) -> ir.Table:
             eligible = far.filter(far["count"].isin(list(passing))).mutate(digest=far[columns[0]].hash())
             place = ibis.row_number().over(ibis.window(group_by="count", order_by=["digest", *columns]))
@@ -145,7 +144,7 @@ class OtherSurvivors(Zealous):
     def survivors(self, counts: ir.Table, columns: list[str], *, noise: DiscreteLaplace, **known: Any) -> pa.Table:
         raise AssertionError("each mutant has its own")
 
-    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Tables:
+    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Published:
         with patch.object(zealous, "survivors", self.survivors):
             return super().publish(log, plan, source, progress)
 
@@ -223,7 +222,7 @@ class OrderOfTrueCounts(OtherSurvivors):
 class TheSameNoiseAgain(Zealous):
     """A fixed key, as it is left over from a test."""
 
-    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Tables:
+    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Published:
         return super().publish(log, plan, Source(bytes(32)), progress)
 
 
@@ -235,7 +234,7 @@ class OtherPrefilter(Zealous):
 
     prefilter: Prefilter
 
-    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Tables:
+    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Published:
         with patch.object(DuckDBEngine, "prefilter", type(self).prefilter):
             return super().publish(log, plan, source, progress)
 
@@ -269,7 +268,7 @@ class PrefilterSplitsUsers(OtherPrefilter):
 class TransitionsOfAllRows(SafeLogClick):
     """Transitions of every search of a user, not of those that were kept."""
 
-    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Tables:
+    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Published:
         followed = safelog_click._followed
 
         def of_all_rows(first: ir.Table, published: ir.Table) -> ir.Table:
@@ -291,7 +290,7 @@ class EveryClick(SafeLogClick):
 class FloatNoise(Zealous):
     """Laplace noise as textbooks draw it: doubles, published as they are."""
 
-    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Tables:
+    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Published:
         def survivors(counts: ir.Table, columns: list[str], *, threshold: int, noise: DiscreteLaplace, **_: Any) -> Any:
             return with_float_noise(log.engine.fetch(counts), noise.scale, threshold, source)
 
@@ -303,7 +302,7 @@ class FloatNoise(Zealous):
 class FloatNoiseOnCandidates(Korolova):
     """The same for the clicks on public candidates, whose counts are small: the digits tell most there."""
 
-    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Tables:
+    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Published:
         def noisy(counts: ir.Table, candidates: ir.Table, *, noise: DiscreteLaplace, **_: Any) -> pa.Table:
             both = candidates.left_join(counts, list(candidates.columns))
             table = log.engine.fetch(both.select(*candidates.columns, count=both["count"].fill_null(0)))
@@ -327,17 +326,19 @@ class ClicksAsPublished(SafeLogClick):
 
     def plan(self, log: SearchLog | int | None = None) -> Plan:
         plan = super().plan(log)
-        scale, released = plan.parameters["noise_scale"], plan.parameters["second_threshold"] - 1
+        scale, released = plan.settings.selection.noise_scale, plan.settings.selection.threshold - 1
         claimed = safelog.click_epsilon(self.queries_per_user, self.clicks_per_user, scale, released)
         return replace(plan, guarantee=replace(plan.guarantee, epsilon=claimed))
 
-    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Tables:
+    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Published:
         without_clicks = SafeLogClick(
             self.epsilon, self.delta, queries_per_user=self.queries_per_user, clicks_per_user=0
         )
-        queries = without_clicks.publish(log, plan, source, progress)["data"]
+        only_queries = replace(plan, settings=replace(plan.settings, clicks=None))
+        queries = without_clicks.publish(log, only_queries, source, progress).tables["data"]
         published = log.engine.load(queries.select(["query"]))
         counts = log.engine.fetch(count_users(self._first_clicks(log, published), ["query", "url"]))
-        noise = DiscreteLaplace(plan.parameters["noise_scale"]).sample(counts.num_rows, source)
+        noise = DiscreteLaplace(plan.settings.selection.noise_scale).sample(counts.num_rows, source)
         noisy = counts["count"].to_numpy() + noise
-        return {"data": queries, "clicks": counts.select(["query", "url"]).append_column("count", pa.array(noisy))}
+        clicks = counts.select(["query", "url"]).append_column("count", pa.array(noisy))
+        return Published({"data": queries, "clicks": clicks})

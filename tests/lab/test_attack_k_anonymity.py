@@ -2,7 +2,6 @@
 
 import json
 from datetime import datetime, timedelta
-from math import inf
 from typing import Any
 
 import pyarrow as pa
@@ -107,8 +106,14 @@ def test_k_is_checked_before_anything_is_released(duckdb_engine: Engine) -> None
 
 
 @pytest.mark.parametrize(
-    ("epsilon", "delta", "allowed"), [(0, 0, 0), (0, 0.25, 0.25), (1, 0, 0.46211715726), (inf, 1, 1), (50, 1, 1)]
+    ("guarantee", "allowed"),
+    [
+        (Guarantee("approximate", 0, 0, proof=""), 0),
+        (Guarantee("approximate", 0, 0.25, proof=""), 0.25),
+        (Guarantee("approximate", 1, 0, proof=""), 0.46211715726),
+        (Guarantee("approximate", 50, 0.5, proof=""), 1),
+        (Guarantee.no_differential_privacy("", ()), 1),
+    ],
 )
-def test_the_advantage_a_guarantee_allows(epsilon: float, delta: float, allowed: float) -> None:
-    guarantee = Guarantee("approximate", epsilon, delta, proof="")
+def test_the_advantage_a_guarantee_allows(guarantee: Guarantee, allowed: float) -> None:
     assert advantage_allowed(guarantee) == pytest.approx(allowed)

@@ -57,7 +57,8 @@ from searchveil.publish.k_keyword import KKeyword
 from searchveil.publish.k_query import KQuery
 from searchveil.publish.k_session import KSession
 from searchveil.publish.korolova import Korolova
-from searchveil.publish.mechanism import Mechanism, Plan
+from searchveil.publish.mechanism import Mechanism, Published
+from searchveil.publish.plan import Plan, Recorded
 from searchveil.publish.safelog_click import SafeLogClick
 from searchveil.publish.safelog_session import SafeLogSession
 from searchveil.publish.zealous import Zealous
@@ -286,8 +287,8 @@ def test_a_scene_whose_crowd_is_not_what_it_should_be_is_refused() -> None:
 class OwnNoise(Zealous):
     """Draws with a scale that it keeps to itself."""
 
-    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> mutants.Tables:
-        return super().publish(log, mutants.with_parameters(plan, noise_scale=3.0), source, progress)
+    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Published:
+        return super().publish(log, mutants.with_selection(plan, noise_scale=3.0), source, progress)
 
 
 def test_noise_that_cannot_be_switched_off_is_refused() -> None:
@@ -567,6 +568,6 @@ def test_senseless_audits_are_refused(mechanism: Mechanism, asked: dict[str, obj
 
 
 def test_a_plan_that_does_not_say_what_a_user_may_change_is_refused() -> None:
-    plan = replace(Zealous(1, 0.1).plan(), parameters={"colour": "blue"})
+    plan = Plan("own", "query", Recorded.of({"colour": "blue"}), Zealous(1, 0.1).plan().guarantee)
     with pytest.raises(InputError, match="how much a user may change; its parameters are colour"):
         Shape.of(plan)

@@ -15,7 +15,6 @@ from searchveil.errors import InputError
 from searchveil.items import ITEMS, Item
 from searchveil.lab.applications import APPLICATIONS
 from searchveil.lab.evaluate import POINTS, _spread, evaluate
-from searchveil.lab.folder import released_counts
 from searchveil.lab.measures import MEASURES, measure_named
 from searchveil.lab.split import split
 from searchveil.lab.view import View
@@ -29,7 +28,9 @@ from searchveil.publish.k_keyword import KKeyword
 from searchveil.publish.k_query import KQuery
 from searchveil.publish.k_session import KSession, session_keywords
 from searchveil.publish.korolova import Korolova
-from searchveil.publish.mechanism import Counted, Mechanism, Plan, Release
+from searchveil.publish.mechanism import Mechanism
+from searchveil.publish.plan import Counted, Plan, Settings
+from searchveil.publish.release import Release
 from searchveil.publish.safelog_click import SafeLogClick
 from searchveil.publish.safelog_session import SafeLogSession
 from searchveil.publish.sampling import Sampling
@@ -166,7 +167,7 @@ def test_a_user_who_comes_back_is_one_user(duckdb_engine: Engine) -> None:
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_a_folder_says_what_it_counts(log: SearchLog, name: str, tmp_path: Path) -> None:
     release = MECHANISMS[name][0].release(log, source=keyed(b"counts"))
-    assert released_counts(release.write(tmp_path / "out")) == release.plan.counts
+    assert Release.read(release.write(tmp_path / "out")).plan.counts == release.plan.counts
     occurrences = {"korolova", "korolova with clicks", "safelog-click", "k-query", "sampling"}
     expected = "occurrences" if name in occurrences else "sessions" if name == "k-session" else "users"
     assert release.plan.counts == expected
@@ -193,7 +194,7 @@ def test_the_exponent_of_the_original_does_not_depend_on_the_release(log: Search
 
 def by_hand(table: pa.Table, item: str = "query", counts: Counted = "occurrences") -> Release:
     guarantee = Guarantee.no_differential_privacy(proof="none", caveats=("made by hand",))
-    return Release({"data": table}, Plan("by-hand", item, {}, guarantee, counts=counts))
+    return Release({"data": table}, Plan("by-hand", item, Settings(), guarantee, counts=counts))
 
 
 def test_charts_of_a_small_log(duckdb_engine: Engine) -> None:

@@ -21,7 +21,9 @@ from searchveil.publish.k_keyword import KKeyword
 from searchveil.publish.k_query import KQuery
 from searchveil.publish.k_session import KSession
 from searchveil.publish.korolova import Korolova
-from searchveil.publish.mechanism import Mechanism, Plan, Release
+from searchveil.publish.mechanism import Mechanism
+from searchveil.publish.plan import Plan
+from searchveil.publish.release import Release
 from searchveil.publish.safelog_click import SafeLogClick
 from searchveil.publish.safelog_session import SafeLogSession
 from searchveil.publish.zealous import Zealous

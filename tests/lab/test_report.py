@@ -13,12 +13,13 @@ import pytest
 from searchveil.engine import Engine
 from searchveil.errors import InputError
 from searchveil.lab.evaluate import Evaluation, evaluate
-from searchveil.lab.report import check_place, in_figures, place_beside, published, report, sections, write_report
+from searchveil.lab.report import check_place, in_figures, place_beside, report, sections, write_report
 from searchveil.lab.report.charts import at_least, chart_of_scores, charts_of_counts
 from searchveil.lab.report.table import Row, Section
 from searchveil.log import SearchLog
 from searchveil.privacy.guarantee import Guarantee
-from searchveil.publish.mechanism import Plan, Release
+from searchveil.publish.plan import Plan, Recorded, Settings
+from searchveil.publish.release import Release
 
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page, Route
@@ -53,7 +54,8 @@ def hostile_log(engine: Engine) -> SearchLog:
 
 
 def by_hand(tables: dict[str, pa.Table], item: str, parameters: dict[str, Any]) -> Release:
-    return Release(tables, Plan("by-hand", item, parameters, Guarantee("approximate", 1.0, 1e-6, proof="docs/none.md")))
+    promise = Guarantee("approximate", 1.0, 1e-6, proof="docs/none.md")
+    return Release(tables, Plan("by-hand", item, Recorded.of(parameters), promise))
 
 
 @dataclass(frozen=True)
@@ -249,13 +251,13 @@ def test_it_says_what_was_published_and_promised(hostile: Evaluated) -> None:
 def test_a_release_without_a_promise_says_so(tmp_path: Path, hostile: Evaluated) -> None:
     nothing = Guarantee.no_differential_privacy(proof="none", caveats=("Made by hand.",))
     table = pa.table({"query": ["a"], "count": [2]})
-    folder = Release({"data": table}, Plan("by-hand", "query", {}, nothing)).write(tmp_path / "out")
+    folder = Release({"data": table}, Plan("by-hand", "query", Settings(), nothing)).write(tmp_path / "out")
     (folder / "README.md").unlink()
     page = report(hostile.result, folder, against="log.tsv")
     assert "This release is NOT differentially private. Made by hand." in page
     assert 'class="unprotected"' in page
     assert "The folder has no README.md." in page
-    assert published(folder).guarantee == nothing
+    assert Release.read(folder).guarantee == nothing
 
 
 @pytest.mark.parametrize(
@@ -266,7 +268,7 @@ def test_a_record_that_is_not_ours_is_refused(hostile: Evaluated, tmp_path: Path
     kept = {name: value for name, value in record.items() if value is not None}
     (tmp_path / "guarantee.json").write_text(json.dumps(kept))
     with pytest.raises(InputError, match="does not say what was published"):
-        published(tmp_path)
+        Release.read(tmp_path)
 
 
 # --- how it looks -----------------------------------------------------------------------------------------------------

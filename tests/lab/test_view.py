@@ -19,7 +19,8 @@ from searchveil.errors import InputError
 from searchveil.lab.view import View, columns_of
 from searchveil.log import SearchLog
 from searchveil.privacy.guarantee import Guarantee
-from searchveil.publish.mechanism import Plan, Release
+from searchveil.publish.plan import Plan, Settings
+from searchveil.publish.release import Release
 
 Row = tuple[str, str, float | None, str | None]  # user, query, minutes, url
 START = datetime(2006, 3, 1)
@@ -38,7 +39,9 @@ def log_of(engine: Engine, rows: Sequence[Row], without: Sequence[str] = ()) -> 
 
 
 def release_of(**tables: pa.Table) -> Release:
-    plan = Plan("by-hand", "query", {}, Guarantee.no_differential_privacy(proof="none", caveats=("made by hand",)))
+    plan = Plan(
+        "by-hand", "query", Settings(), Guarantee.no_differential_privacy(proof="none", caveats=("made by hand",))
+    )
     return Release(tables, plan)
 
 
@@ -302,9 +305,9 @@ def test_a_folder_that_was_tampered_with_is_refused(duckdb_engine: Engine, tmp_p
     with pytest.raises(InputError, match="is missing"):
         View.of_release(folder, duckdb_engine)
     (folder / "data.ods").touch()
-    empty = {"data.ods": {"sha256": hashlib.sha256(b"").hexdigest()}}
+    empty = {"data.ods": {"sha256": hashlib.sha256(b"").hexdigest(), "rows": 0}}
     (folder / "guarantee.json").write_text(json.dumps(record | {"files": empty}))
-    with pytest.raises(InputError, match=r"no format of a release; there are parquet, \.csv, \.tsv"):
+    with pytest.raises(InputError, match=r"no format of a release; there are \.parquet, \.csv, \.tsv"):
         View.of_release(folder, duckdb_engine)
 
 

@@ -2,12 +2,20 @@
 
 import json
 from dataclasses import replace
-from math import exp, inf
-from typing import get_args
+from math import exp, inf, nan, nextafter
+from typing import Any, get_args
 
 import pytest
 
-from searchveil.privacy.guarantee import NEIGHBOURS_IN_WORDS, Guarantee, Neighbours, Relation
+from searchveil.errors import InputError
+from searchveil.privacy.guarantee import (
+    NEIGHBOURS_IN_WORDS,
+    TRUST_IN_WORDS,
+    Guarantee,
+    Neighbours,
+    Relation,
+    Trust,
+)
 
 PROMISE = Guarantee(
     "approximate", 1.0, 1e-6, "docs/guarantees.md#x", assumed_public=("the pool",), unprotected=("the time of day",)
@@ -27,6 +35,7 @@ def test_the_record_has_exactly_these_fields_and_survives_json() -> None:
         "unprotected",
         "caveats",
         "proof",
+        "trust",
     }
     assert json.loads(json.dumps(record, allow_nan=False)) == record
     assert record["unit"] == "user"
@@ -69,7 +78,9 @@ def test_replacing_is_removing_and_adding() -> None:
     assert replaced.neighbours == "replace-one"
     assert replaced.epsilon == 2.0
     assert replaced.delta == pytest.approx((1 + exp(1)) * 1e-6)
-    assert Guarantee("approximate", 5.0, 0.1, "x").under("replace-one").delta == 1.0
+    vacuous = Guarantee("approximate", 5.0, 0.1, "x").under("replace-one")
+    assert (vacuous.delta, vacuous.is_private) == (1.0, False), "e^5 times 0.1 promises nothing"
+    assert str(vacuous).startswith("This release is NOT differentially private. Its δ is 1, which promises nothing.")
     assert replaced.assumed_public == PROMISE.assumed_public
 
 
@@ -95,7 +106,8 @@ def test_the_sentence_is_about_the_unit(neighbours: Relation) -> None:
 
 @pytest.mark.parametrize("notion", ["none", "sampling-step", "conditional"])
 def test_what_is_no_promise_about_the_whole_says_so_with_all_that_is_open(notion: str) -> None:
-    partial = replace(PROMISE, notion=notion, caveats=("Given the filter, it is.",))  # type: ignore[arg-type]
+    numbers = {"epsilon": inf, "delta": 1.0} if notion == "none" else {}
+    partial = replace(PROMISE, notion=notion, caveats=("Given the filter, it is.",), **numbers)  # type: ignore[arg-type]
     assert not partial.is_private
     assert str(partial) == (
         "This release is NOT differentially private. Given the filter, it is. Taken as public: the pool. "
@@ -109,6 +121,77 @@ def test_removal_alone_implies_no_other_relation(neighbours: Neighbours) -> None
         replace(PROMISE, neighbours="remove").under(neighbours)
 
 
-@pytest.mark.parametrize("guarantee", [PROMISE, NONE], ids=["private", "not"])
+@pytest.mark.parametrize(
+    "guarantee", [PROMISE, NONE, replace(PROMISE, trust="nobody")], ids=["private", "not", "trust"]
+)
 def test_a_record_read_back_is_the_guarantee(guarantee: Guarantee) -> None:
     assert Guarantee.from_json(json.loads(json.dumps(guarantee.to_json()))) == guarantee
+
+
+@pytest.mark.parametrize(
+    ("wrong", "says"),
+    [
+        ({"notion": "nonsense"}, "no notion 'nonsense'; there are approximate, probabilistic"),
+        ({"neighbours": "cousins"}, "no neighbours 'cousins'; there are add-remove, replace-one, remove"),
+        ({"unit": "face"}, "no unit 'face'; there are user, session"),
+        ({"trust": "everybody"}, "no trust 'everybody'; there are central, parties, nobody"),
+        ({"epsilon": -1.0}, "finite epsilon of at least 0 and a delta between 0 and 1, not -1 and 1e-06"),
+        ({"epsilon": inf}, "finite epsilon"),
+        ({"epsilon": nan}, "finite epsilon"),
+        ({"epsilon": "1"}, "the epsilon of a guarantee must be a number, not '1'"),
+        ({"epsilon": None}, "must be a number, not None"),
+        ({"delta": True}, "the delta of a guarantee must be a number, not True"),
+        ({"delta": -1e-9}, "delta between 0 and 1"),
+        ({"delta": 7.0}, "delta between 0 and 1"),
+        ({"delta": nextafter(1.0, 2.0)}, "for what promises nothing use Guarantee.no_differential_privacy"),
+        ({"delta": nan}, "delta between 0 and 1"),
+        ({"notion": "none"}, "has an infinite epsilon and delta 1, not 1 and 1e-06"),
+        ({"proof": 7}, "are texts"),
+        ({"caveats": (7,)}, "are texts"),
+    ],
+)
+def test_nonsense_is_refused_on_creation(wrong: dict[str, Any], says: str) -> None:
+    with pytest.raises(InputError, match=says) as refusal:
+        replace(PROMISE, **wrong)
+    assert "\n" not in str(refusal.value)
+    with pytest.raises(InputError):
+        Guarantee("nonsense", -1, 7, "x")  # type: ignore[arg-type]
+
+
+def test_the_limits_of_what_makes_sense_are_accepted() -> None:
+    assert replace(PROMISE, epsilon=0, delta=0).delta == 0
+    assert replace(PROMISE, delta=nextafter(1.0, 0.0)).is_private
+    assert replace(NONE, trust="parties").epsilon == inf
+
+
+def test_a_record_from_before_there_was_a_trust_model_means_central() -> None:
+    record = replace(PROMISE, trust="parties").to_json()
+    assert record.pop("trust") == "parties"
+    assert Guarantee.from_json(record) == PROMISE
+    assert PROMISE.trust == "central"
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"notion": "approximate"},
+        {**PROMISE.to_json(), "colour": "blue"},
+        {**PROMISE.to_json(), "epsilon": None},
+        {**PROMISE.to_json(), "delta": "0.1"},
+        [],
+        None,
+    ],
+)
+def test_what_is_no_record_of_a_guarantee_is_refused(wrong: Any) -> None:
+    with pytest.raises(InputError, match="guarantee"):
+        Guarantee.from_json(wrong)
+
+
+def test_the_sentence_says_who_is_trusted_where_it_is_not_the_publisher() -> None:
+    assert "rusted" not in str(PROMISE)
+    assert "Trusted: each party holds the searches of its own users" in str(replace(PROMISE, trust="parties"))
+    nobody = replace(PROMISE, trust="nobody", unit="device")
+    assert (
+        nobody.trust_in_words == "nobody but the device holds the searches of a device, and nobody is trusted with them"
+    )
+    assert set(TRUST_IN_WORDS) == set(get_args(Trust))

@@ -13,7 +13,6 @@ from contextlib import closing
 from dataclasses import replace
 from fractions import Fraction
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pyarrow as pa
@@ -30,7 +29,6 @@ from searchveil.privacy.ledger import Ledger
 # A process that reserves 0.3 in the ledger named on its command line. `pause` says "ready" and waits for a line.
 PROCESS = """
 import sys
-from types import SimpleNamespace
 from searchveil.errors import BudgetRefused
 from searchveil.privacy.guarantee import Guarantee
 from searchveil.privacy.ledger import Ledger
@@ -39,7 +37,7 @@ def pause():
     print("ready", flush=True)
     sys.stdin.readline()
 
-plan = SimpleNamespace(method="m", item="query", parameters={}, guarantee=Guarantee("approximate", 0.3, 1e-7, "test"))
+plan = {"method": "m", "item": "query", "parameters": {}, "guarantee": Guarantee("approximate", 0.3, 1e-7, "test")}
 """
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # for many small ledgers: no disk to wait for
 # Makes that process pause when its reservation is in the file but not committed.
@@ -58,10 +56,10 @@ BUDGET: dict[str, Any] = {"budget_epsilon": 1.0, "budget_delta": 1e-6}
 
 def plan(
     epsilon: float = 0.1, delta: float = 0.0, notion: Notion = "approximate", neighbours: Neighbours = "add-remove"
-) -> Any:
-    """What `reserve` reads of a Plan, without importing what a Plan needs."""
+) -> dict[str, Any]:
+    """What `reserve` asks for."""
     guarantee = Guarantee(notion, epsilon, delta, "test", neighbours=neighbours, caveats=("a caveat",))
-    return SimpleNamespace(method="zealous", item="query", parameters={"per_user": 5}, guarantee=guarantee)
+    return {"method": "zealous", "item": "query", "parameters": {"per_user": 5}, "guarantee": guarantee}
 
 
 def started(program: str, ledger: Path) -> "subprocess.Popen[str]":
@@ -84,7 +82,7 @@ def intact(path: Path) -> bool:
 
 def test_a_reservation_is_recorded_whole(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path / "l.db", **BUDGET)
-    entry = ledger.reserve(plan(0.25, 1e-7, "probabilistic"))
+    entry = ledger.reserve(**plan(0.25, 1e-7, "probabilistic"))
     assert (entry.id, entry.status, entry.out, entry.epsilon, entry.delta) == (1, "reserved", None, 0.25, 1e-7)
     assert entry.time.endswith("+00:00")
     assert entry.parameters == {"per_user": 5}
@@ -101,9 +99,9 @@ def test_a_reservation_is_recorded_whole(tmp_path: Path) -> None:
 def test_ten_tenths_fit_a_budget_of_one_and_nothing_more(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path / "l.db", **BUDGET)
     for _ in range(10):
-        ledger.reserve(plan(0.1, 1e-7))
+        ledger.reserve(**plan(0.1, 1e-7))
     with pytest.raises(BudgetRefused) as refused:
-        ledger.reserve(plan(5e-324))
+        ledger.reserve(**plan(5e-324))
     assert refused.value.exit_code == 3
     spent = ledger.spent()
     assert (spent.basic_epsilon, spent.basic_delta) == (1.0, 1e-6)
@@ -111,21 +109,21 @@ def test_ten_tenths_fit_a_budget_of_one_and_nothing_more(tmp_path: Path) -> None
 
 def test_a_refusal_says_what_would_fit(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path / "l.db", **BUDGET)
-    ledger.reserve(plan(0.8, 2e-7))
+    ledger.reserve(**plan(0.8, 2e-7))
     with pytest.raises(BudgetRefused) as refused:
-        ledger.reserve(plan(0.5, 1e-7))
+        ledger.reserve(**plan(0.5, 1e-7))
     assert str(refused.value) == (
         "budget refused: asked ε = 0.5, δ = 1e-07; already spent ε = 0.8, δ = 2e-07 in 1 release; "
         "budget ε = 1, δ = 1e-06; still fits: ε ≤ 0.2, δ ≤ 8e-07"
     )
-    ledger.reserve(plan(0.2, 8e-7))
+    ledger.reserve(**plan(0.2, 8e-7))
 
 
 def test_delta_has_a_budget_of_its_own(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path / "l.db", budget_epsilon=1, budget_delta=0)
     with pytest.raises(BudgetRefused):
-        ledger.reserve(plan(0.1, 1e-9))
-    ledger.reserve(plan(1.0))
+        ledger.reserve(**plan(0.1, 1e-9))
+    ledger.reserve(**plan(1.0))
 
 
 @settings(max_examples=25, deadline=None)
@@ -143,11 +141,11 @@ def test_it_never_overspends_and_order_does_not_matter(
         for pair in asked:
             total = [sum(map(Fraction, map(repr, column))) for column in zip(*admitted, pair, strict=True)]
             if total[0] <= Fraction(repr(budget)) and total[1] <= Fraction("1e-6"):
-                ledger.reserve(plan(*pair))
+                ledger.reserve(**plan(*pair))
                 admitted.append(pair)
             else:
                 with pytest.raises(BudgetRefused):
-                    ledger.reserve(plan(*pair))
+                    ledger.reserve(**plan(*pair))
         spent = ledger.spent()
         assert [(entry.epsilon, entry.delta) for entry in spent.entries] == admitted
         assert spent.basic_epsilon <= budget
@@ -157,7 +155,7 @@ def test_it_never_overspends_and_order_does_not_matter(
         shuffler.shuffle(admitted)
         other = Ledger.open(Path(folder) / "other.db", budget_epsilon=budget, budget_delta=1e-6)
         for pair in admitted:
-            other.reserve(plan(*pair))
+            other.reserve(**plan(*pair))
         again = other.spent()
         assert (again.basic_epsilon, again.basic_delta) == (spent.basic_epsilon, spent.basic_delta)
 
@@ -168,7 +166,7 @@ def test_eight_processes_cannot_overspend(tmp_path: Path) -> None:
 pause()
 try:
     ledger = Ledger.open(sys.argv[1], budget_epsilon=1.0, budget_delta=1e-6)
-    print("entry", ledger.reserve(plan).id)
+    print("entry", ledger.reserve(**plan).id)
 except BudgetRefused as refused:
     print(refused)
 """
@@ -191,10 +189,10 @@ except BudgetRefused as refused:
 def test_a_reservation_under_way_is_waited_for_and_counted(tmp_path: Path) -> None:
     path = tmp_path / "l.db"
     Ledger.open(path, budget_epsilon=0.5, budget_delta=1e-6)
-    first = started(BEFORE_THE_COMMIT + "print(Ledger.open(sys.argv[1]).reserve(plan).id)", path)
+    first = started(BEFORE_THE_COMMIT + "print(Ledger.open(sys.argv[1]).reserve(**plan).id)", path)
     assert first.stdout is not None
     assert first.stdout.readline() == "ready\n"
-    reserve = "print('ready', flush=True)\ntry: ledger.reserve(plan)\nexcept BudgetRefused as refused: print(refused)"
+    reserve = "print('ready', flush=True)\ntry: ledger.reserve(**plan)\nexcept BudgetRefused as refused: print(refused)"
     second = started("ledger = Ledger.open(sys.argv[1])\n" + reserve, path)
     assert second.stdout is not None
     assert second.stdout.readline() == "ready\n"
@@ -208,7 +206,7 @@ def test_a_reservation_under_way_is_waited_for_and_counted(tmp_path: Path) -> No
 def test_killed_between_reserve_and_write_the_budget_is_spent(tmp_path: Path) -> None:
     path = tmp_path / "l.db"
     Ledger.open(path, **BUDGET)
-    with started("entry = Ledger.open(sys.argv[1]).reserve(plan); pause(); entry.written('out')", path) as process:
+    with started("entry = Ledger.open(sys.argv[1]).reserve(**plan); pause(); entry.written('out')", path) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGKILL)
@@ -220,13 +218,13 @@ def test_killed_between_reserve_and_write_the_budget_is_spent(tmp_path: Path) ->
 def test_killed_before_the_commit_nothing_is_spent_and_the_lock_is_gone(tmp_path: Path) -> None:
     path = tmp_path / "l.db"
     Ledger.open(path, **BUDGET)
-    with started(BEFORE_THE_COMMIT + "Ledger.open(sys.argv[1]).reserve(plan)", path) as process:
+    with started(BEFORE_THE_COMMIT + "Ledger.open(sys.argv[1]).reserve(**plan)", path) as process:
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
         process.send_signal(signal.SIGKILL)
     assert intact(path)
     assert Ledger.open(path).spent().entries == ()
-    Ledger.open(path).reserve(plan())
+    Ledger.open(path).reserve(**plan())
 
 
 def test_killed_at_any_moment_what_was_answered_is_recorded(tmp_path: Path) -> None:
@@ -235,7 +233,7 @@ def test_killed_at_any_moment_what_was_answered_is_recorded(tmp_path: Path) -> N
     program = """
 ledger = Ledger.open(sys.argv[1])
 while True:
-    print(ledger.reserve(plan).id, flush=True)
+    print(ledger.reserve(**plan).id, flush=True)
 """
     answered: list[int] = []
     for lines in (1, 2, 5, 11, 23):
@@ -254,9 +252,9 @@ while True:
 def test_two_ledgers_are_two_accounts(tmp_path: Path) -> None:
     small = Ledger.open(tmp_path / "small.db", budget_epsilon=0.1, budget_delta=0)
     large = Ledger.open(tmp_path / "large.db", budget_epsilon=2, budget_delta=1e-6)
-    large.reserve(plan(1.0, 1e-7))
+    large.reserve(**plan(1.0, 1e-7))
     with pytest.raises(BudgetRefused):
-        small.reserve(plan(1.0, 1e-7))
+        small.reserve(**plan(1.0, 1e-7))
     assert small.spent().entries == ()
     assert large.spent().basic_epsilon == 1
 
@@ -277,7 +275,7 @@ def test_a_new_ledger_needs_a_budget(tmp_path: Path) -> None:
     ],
 )
 def test_a_ledger_keeps_its_budget(tmp_path: Path, asked: dict[str, Any], named: str) -> None:
-    Ledger.open(tmp_path / "l.db", **BUDGET).reserve(plan(0.1))
+    Ledger.open(tmp_path / "l.db", **BUDGET).reserve(**plan(0.1))
     assert Ledger.open(tmp_path / "l.db", **BUDGET) == Ledger.open(tmp_path / "l.db")
     with pytest.raises(InputError, match=named):
         Ledger.open(tmp_path / "l.db", **asked)
@@ -293,57 +291,57 @@ def test_a_budget_must_be_one(tmp_path: Path, budget: tuple[float, float]) -> No
 
 def test_neighbours_are_converted_where_that_is_true(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path / "l.db", budget_epsilon=1, budget_delta=1e-5, neighbours="replace-one")
-    entry = ledger.reserve(plan(0.25, 1e-6, "probabilistic"))
+    entry = ledger.reserve(**plan(0.25, 1e-6, "probabilistic"))
     assert entry.epsilon == 0.5
     assert entry.delta == pytest.approx(1e-6 * (1 + 2.718281828459045**0.25), rel=1e-14)
     assert entry.delta > Guarantee("approximate", 0.25, 1e-6, "test").under("replace-one").delta, "rounded outwards"
     assert entry.guarantee["epsilon"] == 0.25, "the release's own guarantee is kept as it is"
-    assert ledger.reserve(plan(0.5, neighbours="replace-one")).epsilon == 0.5
+    assert ledger.reserve(**plan(0.5, neighbours="replace-one")).epsilon == 0.5
 
 
 def test_neighbours_are_not_converted_where_it_is_not(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path / "l.db", **BUDGET)
     with pytest.raises(InputError, match=r"--neighbours add-remove.* --budget-neighbours replace-one"):
-        ledger.reserve(plan(neighbours="replace-one"))
+        ledger.reserve(**plan(neighbours="replace-one"))
     assert ledger.spent().entries == ()
 
 
 def test_units_do_not_mix(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path / "l.db", **BUDGET)
-    ledger.reserve(plan())
+    ledger.reserve(**plan())
     daily = plan()
-    daily.guarantee = replace(daily.guarantee, unit="user-day")
+    daily["guarantee"] = replace(daily["guarantee"], unit="user-day")
     with pytest.raises(InputError, match=r"per user .* per user-day"):
-        ledger.reserve(daily)
+        ledger.reserve(**daily)
 
 
 def test_no_differential_privacy_is_refused_by_any_budget(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path / "l.db", budget_epsilon=1e300, budget_delta=0.999)
     anonymous = plan()
-    anonymous.guarantee = Guarantee.no_differential_privacy("test", ("k-anonymity only",))
+    anonymous["guarantee"] = Guarantee.no_differential_privacy("test", ("k-anonymity only",))
     with pytest.raises(BudgetRefused, match="no finite cost"):
-        ledger.reserve(anonymous)
+        ledger.reserve(**anonymous)
 
 
 def test_optimal_composition_admits_more_and_says_what_it_assumes(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path / "l.db", budget_epsilon=2, budget_delta=1e-5, composition="pld")
     releases = 0
     while ledger.spent().best_epsilon < 1.9:
-        ledger.reserve(plan(0.1))
+        ledger.reserve(**plan(0.1))
         releases += 1
     assert releases > 20
     with pytest.raises(BudgetRefused, match=r"still fits: ε ≤ 0\.\d+ at the δ asked") as refused:
-        ledger.reserve(plan(0.5))
+        ledger.reserve(**plan(0.5))
     spent = ledger.spent()
     assert spent.best_epsilon <= 2 < spent.basic_epsilon
     assert "fixed before the first" in spent.to_json()["budget"]["rule"]
-    ledger.reserve(plan(float(str(refused.value).split("ε ≤ ")[1].split(" ")[0])))
+    ledger.reserve(**plan(float(str(refused.value).split("ε ≤ ")[1].split(" ")[0])))
 
 
 @pytest.mark.parametrize("damage", ["text", "cut", "overwritten", "other database", "negative cost"])
 def test_a_damaged_ledger_is_one_clear_line(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "l.db"
-    Ledger.open(path, **BUDGET).reserve(plan())
+    Ledger.open(path, **BUDGET).reserve(**plan())
     content = path.read_bytes()
     match damage:
         case "text":
@@ -362,7 +360,7 @@ def test_a_damaged_ledger_is_one_clear_line(tmp_path: Path, damage: str) -> None
             other.commit()
             other.close()
     with pytest.raises(InputError, match=r"not a ledger|not a searchveil ledger") as complaint:
-        Ledger.open(path, **BUDGET).reserve(plan())
+        Ledger.open(path, **BUDGET).reserve(**plan())
     assert "\n" not in str(complaint.value)
 
 
@@ -371,7 +369,7 @@ def account_of(path: Path) -> list[Any]:
     ledger = Ledger.open(path)
     spent = ledger.spent()
     with pytest.raises(BudgetRefused):
-        ledger.reserve(plan(0.5))
+        ledger.reserve(**plan(0.5))
     entries = [{**entry.to_json(), "out": None, "status": None} for entry in spent.entries]
     return [entries, *(value for name, value in vars(spent).items() if name != "entries")]
 
@@ -381,7 +379,7 @@ def test_any_flipped_byte_is_one_clear_line_or_changes_nothing(tmp_path: Path) -
     path, damaged = tmp_path / "l.db", tmp_path / "damaged.db"
     ledger = Ledger.open(path, **BUDGET)
     for epsilon in (0.1, 0.2, 0.3):
-        ledger.reserve(plan(epsilon)).written(tmp_path / str(epsilon))
+        ledger.reserve(**plan(epsilon)).written(tmp_path / str(epsilon))
     content, paid = path.read_bytes(), account_of(path)
     used = [place for place in range(len(content)) if content[place]]  # most of a small file is empty space
     draw, refused = random.Random(9), 0
@@ -407,12 +405,12 @@ def test_any_cut_is_one_clear_line(tmp_path: Path) -> None:
     path, damaged = tmp_path / "l.db", tmp_path / "damaged.db"
     ledger = Ledger.open(path, **BUDGET)
     for _ in range(3):
-        ledger.reserve(plan(0.1))
+        ledger.reserve(**plan(0.1))
     content = path.read_bytes()
     for length in {*range(0, len(content), 512), 1, 15, 16, 99, 100, len(content) - 1}:
         damaged.write_bytes(content[:length])
         with pytest.raises(InputError, match=r"damaged, or not a ledger|not a searchveil ledger") as complaint:
-            Ledger.open(damaged, **BUDGET).reserve(plan(0.1))
+            Ledger.open(damaged, **BUDGET).reserve(**plan(0.1))
         assert str(complaint.value).isprintable()
         assert damaged.stat().st_size == length, "it is left as it was, for whoever can mend it"
 
@@ -429,7 +427,7 @@ def test_entries_that_were_taken_out_are_missed(tmp_path: Path) -> None:
         path = tmp_path / f"{where}.db"
         ledger = Ledger.open(path, **BUDGET)
         for _ in range(3):
-            ledger.reserve(plan(0.1))
+            ledger.reserve(**plan(0.1))
         with closing(sqlite3.connect(path, isolation_level=None)) as file:
             (trigger,) = file.execute("SELECT sql FROM sqlite_master WHERE name = 'spent_stays_spent'").fetchone()
             file.execute("DROP TRIGGER spent_stays_spent")
@@ -458,11 +456,11 @@ def test_before_anything_is_paid_the_budget_can_still_be_chosen(tmp_path: Path) 
     """The first release may be refused, for its own reasons or because it asks too much."""
     path = tmp_path / "l.db"
     with pytest.raises(BudgetRefused):
-        Ledger.open(path, **BUDGET).reserve(plan(2.0))
+        Ledger.open(path, **BUDGET).reserve(**plan(2.0))
     ledger = Ledger.open(path, budget_epsilon=3.0, composition="pld")
     assert (ledger.budget_epsilon, ledger.budget_delta, ledger.composition) == (3.0, 1e-6, "pld")
     assert ledger == Ledger.open(path)
-    ledger.reserve(plan(2.0))
+    ledger.reserve(**plan(2.0))
     with pytest.raises(InputError, match=r"--budget-epsilon 3\.0, not 9"):
         Ledger.open(path, budget_epsilon=9)
 
@@ -476,17 +474,17 @@ def test_one_ledger_is_about_one_log(tmp_path: Path, engine: Engine) -> None:
     rows = [("anna", "weather"), ("björn", "νέα"), ("anna", "x" * 2000)]
     mine, longer = log(*rows), log(*rows, ("carl", "weather"))
     ledger = Ledger.open(tmp_path / "l.db", **BUDGET)
-    ledger.reserve(plan(0.1), mine)
-    ledger.reserve(plan(0.1), log(*reversed(rows)))  # elsewhere, in another order: the same rows
+    ledger.reserve(**plan(0.1), log=mine)
+    ledger.reserve(**plan(0.1), log=log(*reversed(rows)))  # elsewhere, in another order: the same rows
     others = [longer, log(*rows[:2]), log(("anna", "weather"), ("björn", "νέα"), ("dora", "x" * 2000))]
     for other in others:
         with pytest.raises(InputError, match=r"account of another log.*--same-log") as complaint:
-            ledger.reserve(plan(0.1), other)
+            ledger.reserve(**plan(0.1), log=other)
         assert "weather" not in str(complaint.value)
     assert len(ledger.spent().entries) == 2
-    Ledger.open(tmp_path / "l.db", same_log=True).reserve(plan(0.1), longer)
-    ledger.reserve(plan(0.1), longer)  # said once, it is known
-    ledger.reserve(plan(0.1), mine)
+    Ledger.open(tmp_path / "l.db", same_log=True).reserve(**plan(0.1), log=longer)
+    ledger.reserve(**plan(0.1), log=longer)  # said once, it is known
+    ledger.reserve(**plan(0.1), log=mine)
     shown = json.dumps(ledger.spent().to_json()) + repr(ledger.spent())
     for entry in ledger.spent().entries:
         assert entry.log is not None
@@ -502,12 +500,12 @@ def test_a_log_is_the_same_on_every_engine(tmp_path: Path, duckdb_engine: Engine
     for name, rows in {"texts": texts, "numbers": numbers}.items():
         ledger = Ledger.open(tmp_path / name, **BUDGET)
         for engine in (duckdb_engine, spark_engine):
-            ledger.reserve(plan(0.1), SearchLog(engine.load(rows), engine))
+            ledger.reserve(**plan(0.1), log=SearchLog(engine.load(rows), engine))
 
 
 def test_what_is_spent_cannot_be_edited_by_accident(tmp_path: Path) -> None:
     path = tmp_path / "l.db"
-    Ledger.open(path, **BUDGET).reserve(plan())
+    Ledger.open(path, **BUDGET).reserve(**plan())
     file = sqlite3.connect(path)
     for statement in ("DELETE FROM entry", "UPDATE entry SET epsilon = '0'", "UPDATE account SET budget_epsilon = '9'"):
         with pytest.raises(sqlite3.IntegrityError):
@@ -528,7 +526,7 @@ def test_a_ledger_that_vanished_is_not_begun_anew(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path / "l.db", **BUDGET)
     (tmp_path / "l.db").unlink()
     with pytest.raises(InputError, match="nothing was released"):
-        ledger.reserve(plan())
+        ledger.reserve(**plan())
     assert list(tmp_path.iterdir()) == []
 
 
@@ -537,11 +535,18 @@ def test_a_budget_exchanged_meanwhile_is_noticed(tmp_path: Path) -> None:
     (tmp_path / "l.db").unlink()
     Ledger.open(tmp_path / "l.db", budget_epsilon=0.01, budget_delta=0)
     with pytest.raises(InputError, match="replaced"):
-        ledger.reserve(plan())
+        ledger.reserve(**plan())
 
 
 def test_an_odd_name_is_just_a_name(tmp_path: Path) -> None:
     path = tmp_path / "log of 100% ? #1 é.db"
-    Ledger.open(path, **BUDGET).reserve(plan())
+    Ledger.open(path, **BUDGET).reserve(**plan())
     assert path.is_file()
     assert len(Ledger.open(path).spent().entries) == 1
+
+
+def test_a_promise_that_group_privacy_leaves_nothing_of_is_refused(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "l.db", budget_epsilon=20, budget_delta=0.9, neighbours="replace-one")
+    with pytest.raises(BudgetRefused, match="counted as replace-one, the release has δ = 1, which promises nothing"):
+        ledger.reserve(**plan(5.0, 0.1))
+    assert ledger.spent().entries == ()

@@ -10,7 +10,7 @@ import pytest
 
 from searchveil.errors import InputError
 from searchveil.publish.export import export_release
-from searchveil.publish.mechanism import Release
+from searchveil.publish.release import Release
 from searchveil.publish.safelog_click import SafeLogClick
 from searchveil.publish.sampling import Sampling
 from searchveil.publish.zealous import Zealous
@@ -69,6 +69,14 @@ def test_orcas_has_four_columns_no_header_and_one_id_for_each_query_and_url(tmp_
         assert all(name[0] == letter and name[1:].isdigit() for name in set.union(*ids.values()))
 
 
+@pytest.mark.parametrize("format", ["csv", "tsv"])
+def test_every_table_format_can_be_exported(tmp_path: Path, format: str) -> None:
+    folder = folder_of(tmp_path, format, data=QUERIES, clicks=CLICKS)
+    assert export_release(folder, tmp_path / "orcas", "orcas") == {"orcas.tsv": 4}
+    lines = lines_of(tmp_path / "orcas" / "orcas.tsv")
+    assert [(query, url) for _, query, _, url in lines] == [(r["query"], r["url"]) for r in CLICKS.to_pylist()]
+
+
 def test_a_release_of_the_item_click_is_a_graph_too(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, data=CLICKS)
     assert export_release(folder, tmp_path / "graph", "click-graph") == {"nodes.tsv": 6, "edges.tsv": 4}
@@ -95,7 +103,6 @@ def test_only_published_figures_are_in_an_export(tmp_path: Path) -> None:
     [
         ({"data": QUERIES}, "parquet", "orcas", "has no published clicks"),
         ({"data": QUERIES}, "parquet", "click-graph", "has no published clicks"),
-        ({"data": QUERIES, "clicks": CLICKS}, "csv", "orcas", "release with --table parquet"),
         ({"data": QUERIES, "clicks": CLICKS}, "parquet", "gml", "no layout 'gml'; there are click-graph and orcas"),
     ],
 )

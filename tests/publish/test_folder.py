@@ -13,6 +13,7 @@ import subprocess
 import sys
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -26,11 +27,14 @@ from hypothesis import strategies as st
 
 import searchveil.publish.folder as folder_module
 from searchveil.errors import InputError
-from searchveil.privacy.guarantee import Guarantee
-from searchveil.privacy.ledger import Ledger
+from searchveil.privacy.guarantee import Guarantee, Trust
+from searchveil.privacy.ledger import Entry, Ledger
 from searchveil.publish import card
 from searchveil.publish.folder import check_writable, claimed, write_folder
-from searchveil.publish.mechanism import Plan, Release
+from searchveil.publish.korolova import KorolovaSettings
+from searchveil.publish.plan import Plan, Selection
+from searchveil.publish.release import Release
+from searchveil.publish.zealous import ZealousSettings
 
 DP = Guarantee(
     "approximate",
@@ -42,7 +46,7 @@ DP = Guarantee(
     caveats=("the number of users was not checked",),
 )
 NOT_DP = Guarantee.no_differential_privacy("docs/guarantees.md#k-query", ("It hides a query among k users.",))
-PARAMETERS = {"per_user": 5, "noise_scale": 5.0, "first_threshold": 1, "second_threshold": 72}
+SELECTION = Selection(per_user=5, noise_scale=5.0, threshold=72)
 TABLE = pa.table({"query": ["weather", 'say "hi", |pipe|', ""], "count": [104, 72, 80]})
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # for many small folders: no disk to wait for
 ODD_TEXTS = st.text(st.characters(exclude_categories=["Cs"])) | st.sampled_from(
@@ -51,12 +55,18 @@ ODD_TEXTS = st.text(st.characters(exclude_categories=["Cs"])) | st.sampled_from(
 
 
 def release(table: pa.Table = TABLE, guarantee: Guarantee = DP, **more: Any) -> Release:
-    return Release({"queries": table, **more}, Plan("zealous", "query", PARAMETERS, guarantee))
+    return Release(
+        {"queries": table, **more}, Plan("zealous", "query", ZealousSettings(selection=SELECTION), guarantee)
+    )
 
 
 def paid_release(ledger: Ledger, table: pa.Table = TABLE) -> Release:
     unpaid = release(table)
-    return Release(unpaid.tables, unpaid.plan, ledger.reserve(unpaid.plan))
+    return Release(unpaid.tables, unpaid.plan, paid(ledger, unpaid.plan))
+
+
+def paid(ledger: Ledger, plan: Plan) -> Entry:
+    return ledger.reserve(plan.guarantee, method=plan.method, item=plan.item, parameters=plan.parameters)
 
 
 def large_table() -> pa.Table:
@@ -163,7 +173,8 @@ def test_the_expected_count_on_the_card_is_the_true_mean() -> None:
 
 
 def test_fresh_noise_is_not_called_biased(tmp_path: Path) -> None:
-    plan = Plan("korolova", "query", {**PARAMETERS, "count_scale": 9.0}, DP)
+    fresh = KorolovaSettings(selection=replace(SELECTION, count_scale=9.0))
+    plan = Plan("korolova", "query", fresh, DP)
     text = (write_folder(Release({"data": TABLE}, plan), tmp_path / "out") / "README.md").read_text()
     assert "fresh noise of scale 9" in text
     assert "too high" not in text
@@ -208,6 +219,25 @@ def test_the_deployment_record_names_the_variant(
     record = yaml.safe_load((out / "deployment.yaml").read_text())["deployment"]
     assert record["dp_variant"]["variant_name"] == variant
     assert record["privacy_loss"]["privacy_parameters"] == parameters
+
+
+@pytest.mark.parametrize(
+    ("trust", "model", "words"),
+    [
+        ("central", "Central", "the publisher holds the whole log and is trusted with it"),
+        ("parties", "Distributed", "each party holds the searches of its own users and is trusted with these alone"),
+        ("nobody", "Distributed", "nobody but the user holds the searches of a user, and nobody is trusted with them"),
+    ],
+)
+def test_record_card_and_deployment_say_who_is_trusted(tmp_path: Path, trust: Trust, model: str, words: str) -> None:
+    out = write_folder(release(guarantee=replace(DP, trust=trust)), tmp_path / "out")
+    assert json.loads((out / "guarantee.json").read_text())["guarantee"]["trust"] == trust
+    deployed = yaml.safe_load((out / "deployment.yaml").read_text())["deployment"]["deployment_model"]
+    assert deployed["model_name"] == model
+    assert deployed["actors"].startswith(f"Trusted: {words}; who sees the release: ")
+    card = (out / "README.md").read_text()
+    assert f"### Who is trusted\n\n{words[0].upper()}{words[1:]}.\n" in card
+    assert Release.read(out).guarantee.trust == trust
 
 
 @pytest.mark.parametrize("format", ["parquet", "csv", "tsv"])
@@ -396,10 +426,10 @@ def test_a_ledger_on_a_full_disk_releases_nothing(tiny_disk: Path) -> None:
     ledger = Ledger.open(tiny_disk / "l.db", budget_epsilon=1, budget_delta=1e-6)
     (tiny_disk / "filler").write_bytes(bytes(shutil.disk_usage(tiny_disk).free))
     with pytest.raises(InputError, match="nothing was released"):
-        ledger.reserve(release().plan)
+        paid(ledger, release().plan)
     (tiny_disk / "filler").unlink()
     assert ledger.spent().entries == ()
-    ledger.reserve(release().plan)
+    paid(ledger, release().plan)
 
 
 def write_under_a_limit(folder: Path, ledger: Path) -> None:

@@ -66,7 +66,7 @@ def log_of(engine: Engine, rows: list[Row], *, times: bool = True) -> SearchLog:
 
 def published(mechanism: Mechanism, log: SearchLog, key: bytes = b"test") -> list[dict[str, Any]]:
     """The published rows; straight from `publish`, because a release of fewer than two users is refused."""
-    (table,) = mechanism.publish(log, mechanism.plan(log), keyed(key), silent).values()
+    (table,) = mechanism.publish(log, mechanism.plan(log), keyed(key), silent).tables.values()
     return table.to_pylist()
 
 

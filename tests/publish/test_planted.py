@@ -89,6 +89,7 @@ def test_without_the_threshold_planted_queries_would_come_out(log: SearchLog, pl
     """The control: the same mechanism with the threshold 1, which nobody can ask for."""
     mechanism, source = MECHANISMS[name], keyed(name.encode())
     plan = mechanism.prepare(mechanism.plan(log), source)
-    careless = replace(plan, parameters={**plan.parameters, "first_threshold": 1, "second_threshold": 1})
-    tables = mechanism.publish(log, careless, source, silent)
+    selection = replace(plan.settings.selection, first_threshold=1, threshold=1)
+    careless = replace(plan, settings=replace(plan.settings, selection=selection))
+    tables = mechanism.publish(log, careless, source, silent).tables
     assert any(planted.found_in(table) for table in tables.values())

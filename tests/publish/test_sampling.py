@@ -21,7 +21,6 @@ from scipy.stats import chi2
 
 from searchveil.engine import Engine
 from searchveil.errors import BudgetRefused, InputError
-from searchveil.lab.folder import released_tables
 from searchveil.log import SearchLog
 from searchveil.optimize.certify import UNITS, LogOf
 from searchveil.optimize.program import ClickCounts, click_counts
@@ -29,6 +28,7 @@ from searchveil.optimize.solution import Solution
 from searchveil.privacy.ledger import Ledger
 from searchveil.progress import silent
 from searchveil.publish import sampling
+from searchveil.publish.release import Release
 from searchveil.publish.sampling import Sampling, draw, pick_users, smallest_exposure
 
 OBJECTIVES: list[Any] = ["size", "frequent", "diversity", "kl"]
@@ -225,7 +225,7 @@ def test_whoever_holds_the_log_can_check_the_condition_by_the_released_folder(
     record = json.loads((folder / "guarantee.json").read_text())
     assert list(record["files"]) == [f"data.{table}", f"rates.{table}"]
     assert any("in the table rates" in fact for fact in record["guarantee"]["assumed_public"])
-    data, rates = (duckdb_engine.fetch(read).to_pylist() for read in released_tables(folder, duckdb_engine))
+    data, rates = (duckdb_engine.fetch(read).to_pylist() for read in Release.read(folder).load(duckdb_engine).values())
 
     draws = {(row["query"], row["url"]): Fraction(row["draws"]) for row in rates}
     assert len(draws) == len(rates)

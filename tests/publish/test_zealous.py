@@ -135,6 +135,7 @@ def test_the_plan_has_exactly_these_fields() -> None:
         "assumed_public": ["that the log has at least two users"],
         "unprotected": [],
         "caveats": [],
+        "trust": "central",
     }
 
 

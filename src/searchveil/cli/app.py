@@ -160,11 +160,9 @@ def plan(
             raise InputError(f"--recommend is for safelog-click, not {how.method}")
         record["recommended"] = mechanism.recommend()
     if assumption is not None:
+        selection = planned.settings.selection
         record["expected_rows"] = assumption.expected_published(
-            planned.parameters["per_user"],
-            planned.parameters["noise_scale"],
-            planned.parameters["second_threshold"],
-            planned.parameters["first_threshold"],
+            selection.per_user, selection.noise_scale, selection.threshold, selection.first_threshold
         )
     if json:
         show.print_json(record)
@@ -240,13 +238,14 @@ def pool(
     """
     from searchveil.cli import show
     from searchveil.items.pool import QueryPool
+    from searchveil.publish.release import Release
 
     if sum(source is not None for source in (queries, ngrams, release)) != 1:
         raise InputError("name one source: --queries FILE, --ngrams FILE or --release DIR")
     if queries is not None:
         made = QueryPool.from_file(queries, out)
     elif release is not None:
-        made = QueryPool.from_release(release, out)
+        made = Release.read(release).pool(out)
     else:
         assert ngrams is not None
         made = QueryPool.from_ngrams(ngrams, out, size=size, seed=seed)
@@ -296,12 +295,13 @@ def evaluate(
     from searchveil.cli import show
     from searchveil.lab.applications import application_named
     from searchveil.lab.evaluate import evaluate as run
-    from searchveil.lab.report import check_place, place_beside, published, write_report
+    from searchveil.lab.report import check_place, place_beside, write_report
     from searchveil.lab.tools import check_tools
+    from searchveil.publish.release import Release
 
     check_tools()  # all that can be wrong is told before a log is read
     release, names = Path(folder), None
-    made = published(release)
+    made = Release.read(release)
     if applications is not None:
         names = [name.strip() for name in applications.split(",") if name.strip() not in ("", "none")]
         for name in names:
@@ -312,7 +312,7 @@ def evaluate(
         step("reading the log")
         log = reading.read(against)
         asked = None if test is None else reading.read(test, log.engine)
-        result = run(release, log, applications=names, test=asked, seed=seed, progress=step)
+        result = run(made, log, applications=names, test=asked, seed=seed, progress=step)
         step("writing the report")
         write_report(page, result, release, against=log.source)
         log.engine.close()
@@ -326,7 +326,7 @@ def evaluate(
         found.pop("charts")  # long lists, which the page draws
         show.print_json(found | {"report": str(page)})
         return
-    show.evaluation(result, f"{folder}: {made.method}, item {made.item}")
+    show.evaluation(result, f"{folder}: {made.plan.method}, item {made.plan.item}")
     print(f"The report is {page}; it opens without a network.")
 
 

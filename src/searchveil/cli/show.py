@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from searchveil.lab.evaluate import Evaluation
     from searchveil.log import SearchLog
     from searchveil.privacy.ledger import Spent
-    from searchveil.publish.mechanism import Plan
+    from searchveil.publish.plan import Plan
 
 
 def print_json(record: Mapping[str, Any]) -> None:
@@ -78,10 +78,9 @@ def problems(log: "SearchLog") -> None:
 
 
 def plan(plan: "Plan") -> None:
-    parameters = dict(plan.parameters)
-    named = {_PARAMETER_NAMES.get(name, name.replace("_", " ")): value for name, value in parameters.items()}
+    named = {_PARAMETER_NAMES.get(name, name.replace("_", " ")): value for name, value in plan.parameters.items()}
     if plan.method == "zealous":
-        named["in the paper's terms τ'"] = f"{parameters['second_threshold'] - 1} (publish iff noisy > τ')"
+        named["in the paper's terms τ'"] = f"{plan.settings.selection.threshold - 1} (publish iff noisy > τ')"
     print(f"{plan.method}, item {plan.item}")
     rows(named | {name.replace("_", " "): value for name, value in plan.figures.items()})
     print(plan.guarantee)

@@ -10,6 +10,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from itertools import accumulate
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import ibis.expr.types as ir
 
@@ -19,9 +20,10 @@ from searchveil.errors import InputError
 from searchveil.items.item import normalize_query
 from searchveil.log.normalize import Normalization
 from searchveil.log.readers.generic import is_user_column
-from searchveil.privacy.guarantee import Guarantee
-from searchveil.release_folder import release_files, release_record
 from searchveil.whole import whole
+
+if TYPE_CHECKING:
+    import pyarrow as pa
 
 NOT_A_NOUN = frozenset(
     """
@@ -75,13 +77,9 @@ class QueryPool:
         return cls._write(scan, Path(out), str(source))
 
     @classmethod
-    def from_release(cls, folder: str | Path, out: str | Path) -> "QueryPool":
-        """From the queries of an earlier differentially private release, whose cost a ledger adds up."""
-        data = release_files(folder)[0]
-        if data.suffix == ".tsv":  # whose escapes a list of queries does not have
-            raise InputError(f"{data} is a release as TSV; release with --table parquet or csv to make a pool of it")
-        _check_private(Path(folder))
-        return cls.from_file(data, out)
+    def from_table(cls, table: "pa.Table", out: str | Path, source: str) -> "QueryPool":
+        """From the column `query` of a table; `source` is what to call it in a message."""
+        return cls._write("from listed", Path(out), source, listed=table)
 
     @classmethod
     def from_ngrams(cls, source: str | Path, out: str | Path, *, size: int, seed: int = 1) -> "QueryPool":
@@ -105,7 +103,7 @@ class QueryPool:
                 break
         import pyarrow as pa
 
-        return cls._write("from drawn", Path(out), str(source), drawn=pa.table({"query": sorted(queries)}))
+        return cls.from_table(pa.table({"query": sorted(queries)}), out, str(source))
 
     @classmethod
     def open(cls, path: str | Path) -> "QueryPool":
@@ -163,22 +161,6 @@ def _check_columns(columns: list[str], source: str) -> None:
     if users:
         raise InputError(
             f"{source} has a column '{users[0]}', as logs have: a pool must be public before the log is looked at"
-        )
-
-
-def _check_private(folder: Path) -> None:
-    """A pool counts as public, and what was published without protection is no reason to call the log's texts that."""
-    try:
-        private = Guarantee.from_json(release_record(folder)["guarantee"]).is_private
-    except (ValueError, KeyError, TypeError) as problem:
-        raise InputError(
-            f"{folder} has no readable guarantee.json, so what protects its queries is unknown; name a whole release "
-            "folder, or a list of public queries with --queries FILE"
-        ) from problem
-    if not private:
-        raise InputError(
-            f"{folder} is not differentially private, so its queries cannot be a pool that counts as public; name a "
-            "release that is, or a list of public queries with --queries FILE"
         )
 
 

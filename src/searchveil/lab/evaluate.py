@@ -10,7 +10,6 @@ import numpy as np
 from searchveil.errors import InputError
 from searchveil.items import ITEMS
 from searchveil.lab.applications import APPLICATIONS, Application, application_named
-from searchveil.lab.folder import released_item
 from searchveil.lab.measures import MEASURES, measure_named
 from searchveil.lab.measures.compare import Top, in_both, top_items
 from searchveil.lab.measures.count_distribution import distribution
@@ -20,8 +19,7 @@ from searchveil.lab.testset import TestSet
 from searchveil.lab.view import View, called, columns_of, lacking
 from searchveil.log import SearchLog
 from searchveil.progress import Progress, silent
-from searchveil.publish.mechanism import Release
-from searchveil.release_folder import release_record
+from searchveil.publish.release import Release
 
 WARNING = (
     "These figures compare the release with private data. They are not covered by the guarantee: keep them to "
@@ -75,6 +73,7 @@ def evaluate(
     running = {name: application_named(name)() for name in names}  # a wrong name is an error before any work
     if test is not None and test.engine is not log.engine:
         raise InputError("the test log and the log are in different engines; read both with the same engine")
+    release = Release.read(release)
     original, released = View.of_log(log), View.of_release(release, log.engine)
     if not released.tables:
         raise InputError("the release has no table that can be compared with a log: no counts of queries or clicks")
@@ -89,14 +88,13 @@ def evaluate(
     return Evaluation(scores, measures, unmeasured | untried, test is None, charts, doubt)
 
 
-def _doubt(original: View, released: View, release: str | Path | Release) -> str | None:
+def _doubt(original: View, released: View, release: Release) -> str | None:
     """What is published comes out of the log, unless it may come from a public pool: nothing else can be in a release.
 
     A release holds no trace of its log by which the two could be told to belong together; this tells some that do not.
     """
-    parameters = release.plan.parameters if isinstance(release, Release) else release_record(release)["parameters"]
     shared = in_both(original, released)
-    if not shared or "pool_size" in parameters:
+    if not shared or release.plan.settings.pool_size is not None:
         return None
     table = shared[0]
     published = released.tables[table]
@@ -146,9 +144,9 @@ def _try(
     return scores, skipped
 
 
-def _charted(release: str | Path | Release) -> str:
+def _charted(release: Release) -> str:
     """The table that the charts are about; of sessions the transitions can be compared."""
-    item = released_item(release)
+    item = release.plan.item
     return "transition" if item == "session" else ITEMS[item].table if item in ITEMS else ""
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple
+from typing import NamedTuple
 
 import ibis
 import ibis.expr.types as ir
@@ -13,12 +13,10 @@ from searchveil.engine import Engine
 from searchveil.items import ITEMS, Derivation, Item
 from searchveil.items.keyword import keywords_of_queries
 from searchveil.items.normal import NormalLog, count_rows, sum_counts
-from searchveil.lab.folder import released_counts, released_item, released_tables
 from searchveil.log import SearchLog
 from searchveil.log.sessions import GAP_MINUTES, starts_session
-
-if TYPE_CHECKING:
-    from searchveil.publish.mechanism import Counted, Release
+from searchveil.publish.plan import Counted
+from searchveil.publish.release import Release
 
 
 class Kind(NamedTuple):
@@ -128,11 +126,12 @@ class View:
     @classmethod
     def of_release(cls, release: "str | Path | Release", engine: Engine) -> "View":
         """From a release folder or a Release. To be joined with the view of a log, it needs that log's engine."""
+        release = Release.read(release)
         recipes: dict[str, Recipe] = {}
-        item = ITEMS.get(released_item(release))
-        for table in released_tables(release, engine):
+        item = ITEMS.get(release.plan.item)
+        for table in release.load(engine).values():
             recipes = _published(table, item) | recipes  # the main table comes first and wins
-        return cls(engine, Tables(engine, _with_derived(recipes)), released_counts(release), frozenset(recipes))
+        return cls(engine, Tables(engine, _with_derived(recipes)), release.plan.counts, frozenset(recipes))
 
 
 def _of_log(log: SearchLog) -> "dict[Counted, Tables]":

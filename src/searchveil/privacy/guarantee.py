@@ -1,15 +1,20 @@
 """The promise a release carries, as a record a machine can compose and a sentence a person can read."""
 
-from dataclasses import asdict, dataclass
-from math import inf, isinf
-from typing import Any, Literal
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, fields, replace
+from math import exp, inf, isinf
+from typing import Any, Literal, get_args
 
+from searchveil.errors import InputError
 from searchveil.privacy.rounding import at_most
 
 # A "sampling-step" is private with the rest taken as public, a "conditional" release given what nothing protects.
 Notion = Literal["approximate", "probabilistic", "indistinguishable", "sampling-step", "conditional", "none"]
 Neighbours = Literal["add-remove", "replace-one"]
 Relation = Literal["add-remove", "replace-one", "remove"]
+Unit = Literal["user", "session", "visit", "cookie", "device", "user-day"]
+# Who holds searches in the clear: the publisher all of them, each of several parties those of its own users, or nobody.
+Trust = Literal["central", "parties", "nobody"]
 
 NOTION_IN_WORDS = {  # those that are about the whole release
     "approximate": "differentially private",
@@ -21,11 +26,20 @@ NEIGHBOURS_IN_WORDS = {
     "replace-one": "replacing one {unit}'s whole history by any other",
     "remove": "removing one {unit} that is in the log",
 }
+TRUST_IN_WORDS: dict[Trust, str] = {
+    "central": "the publisher holds the whole log and is trusted with it",
+    "parties": "each party holds the searches of its own users and is trusted with these alone",
+    "nobody": "nobody but the {unit} holds the searches of a {unit}, and nobody is trusted with them",
+}
 
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What holds for the code as written; `proof` names the section of docs/guarantees.md."""
+    """What holds for the code as written; `proof` names the section of docs/guarantees.md.
+
+    A notion, unit, relation or trust model that is not known is refused, and so are numbers out of range: ε is finite,
+    except that "none" has ε = ∞ and δ = 1. Any notion with δ = 1 promises nothing, and is not private.
+    """
 
     notion: Notion
     epsilon: float
@@ -36,6 +50,34 @@ class Guarantee:
     assumed_public: tuple[str, ...] = ()
     unprotected: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
+    trust: Trust = "central"
+
+    def __post_init__(self) -> None:
+        for name, known in (("notion", Notion), ("unit", Unit), ("neighbours", Relation), ("trust", Trust)):
+            if getattr(self, name) not in get_args(known):
+                raise InputError(
+                    f"a guarantee has no {name} '{getattr(self, name)}'; there are {', '.join(get_args(known))}"
+                )
+        self._check_numbers()
+        texts = (self.proof, *self.assumed_public, *self.unprotected, *self.caveats)
+        if not all(isinstance(text, str) for text in texts):
+            raise InputError("the proof, the facts and the caveats of a guarantee are texts")
+
+    def _check_numbers(self) -> None:
+        for name in ("epsilon", "delta"):
+            if isinstance(value := getattr(self, name), bool) or not isinstance(value, int | float):
+                raise InputError(f"the {name} of a guarantee must be a number, not {value!r}")
+        if self.notion == "none":
+            if (self.epsilon, self.delta) != (inf, 1):
+                raise InputError(
+                    f"a guarantee of the notion none has an infinite epsilon and delta 1, not {self.epsilon:g} and "
+                    f"{self.delta:g}; use Guarantee.no_differential_privacy"
+                )
+        elif not (0 <= self.epsilon < inf and 0 <= self.delta <= 1):
+            raise InputError(
+                "a guarantee needs a finite epsilon of at least 0 and a delta between 0 and 1, not "
+                f"{self.epsilon:g} and {self.delta:g}; for what promises nothing use Guarantee.no_differential_privacy"
+            )
 
     @classmethod
     def no_differential_privacy(cls, proof: str, caveats: tuple[str, ...]) -> "Guarantee":
@@ -44,39 +86,40 @@ class Guarantee:
     @property
     def is_private(self) -> bool:
         """Whether it is about the whole release; one about a step, with the rest taken as public, is not."""
-        return self.notion in NOTION_IN_WORDS
+        return self.notion in NOTION_IN_WORDS and self.delta < 1
 
     @property
     def neighbours_in_words(self) -> str:
         """How neighbouring logs differ."""
         return NEIGHBOURS_IN_WORDS[self.neighbours].format(unit=self.unit)
 
+    @property
+    def trust_in_words(self) -> str:
+        """Who is trusted with what."""
+        return TRUST_IN_WORDS[self.trust].format(unit=self.unit)
+
     def under(self, neighbours: Neighbours) -> "Guarantee":
         """The same release seen under another neighbour relation.
 
-        Replacing a user is one removal and one addition, so group privacy for two steps applies. The reverse does not
-        follow from (ε,δ) alone; a mechanism that can prove it has to be asked for `neighbours="add-remove"`.
+        Replacing a user is one removal and one addition, so group privacy for two steps applies; where its δ reaches 1,
+        nothing is promised. The reverse does not follow from (ε,δ) alone; a mechanism that can prove it has to be asked
+        for `neighbours="add-remove"`.
         """
         if neighbours == self.neighbours or not self.is_private:
             return self
         if self.neighbours != "add-remove":
             raise ValueError(f"a {self.neighbours} guarantee does not imply an {neighbours} one")
-        from dataclasses import replace
-        from math import exp
-
-        return replace(
-            self,
-            neighbours=neighbours,
-            epsilon=2 * self.epsilon,
-            delta=min(1.0, (1 + exp(self.epsilon)) * self.delta),
-        )
+        delta = min(1.0, (1 + exp(self.epsilon)) * self.delta)
+        return replace(self, neighbours=neighbours, epsilon=2 * self.epsilon, delta=delta)
 
     @classmethod
-    def from_json(cls, record: dict[str, Any]) -> "Guarantee":
-        """What `to_json` wrote; KeyError, TypeError or ValueError where it is something else."""
-        known: dict[str, Any] = {k: tuple(value) if isinstance(value, list) else value for k, value in record.items()}
-        known["epsilon"] = inf if known["epsilon"] is None else float(known["epsilon"])
-        return cls(**known)
+    def from_json(cls, record: Mapping[str, Any]) -> "Guarantee":
+        """What `to_json` wrote, also before there was a trust model (it was central); else an InputError."""
+        names = [field.name for field in fields(cls)]
+        if not isinstance(record, Mapping) or not set(names) - {"trust"} <= set(record) <= set(names):
+            raise InputError(f"a guarantee has the fields {', '.join(names)}")
+        known = {name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}
+        return cls(**known | {"epsilon": inf if known["epsilon"] is None else known["epsilon"]})
 
     def to_json(self) -> dict[str, Any]:
         """Plain JSON values; an infinite ε becomes null, because JSON has no infinity."""
@@ -91,9 +134,12 @@ class Guarantee:
                 f"{self.neighbours_in_words} changes what may be published by no more than that."
             )
         else:
-            sentence = " ".join(["This release is NOT differentially private.", *self.caveats])
+            vacuous = ["Its δ is 1, which promises nothing."] if self.notion in NOTION_IN_WORDS else []
+            sentence = " ".join(["This release is NOT differentially private.", *vacuous, *self.caveats])
         if self.assumed_public:
             sentence += " Taken as public: " + "; ".join(self.assumed_public) + "."
         if self.unprotected:
             sentence += " Not protected: " + "; ".join(self.unprotected) + "."
+        if self.trust != "central":
+            sentence += f" Trusted: {self.trust_in_words}."
         return sentence

@@ -17,16 +17,13 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from math import inf, isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import Any, Literal, get_args
 
 from searchveil.errors import BudgetRefused, InputError
 from searchveil.log import SearchLog
 from searchveil.privacy.composition import Cost, basic, decimal, not_below, optimal
 from searchveil.privacy.guarantee import Guarantee, Neighbours, Notion
 from searchveil.privacy.rounding import at_least, at_most
-
-if TYPE_CHECKING:
-    from searchveil.publish.mechanism import Plan
 
 Composition = Literal["basic", "pld"]
 Status = Literal["reserved", "written"]
@@ -223,28 +220,37 @@ class Ledger:
     def _budget(self) -> tuple[float, float, Neighbours, Composition]:
         return self.budget_epsilon, self.budget_delta, self.neighbours, self.composition
 
-    def reserve(self, plan: "Plan", log: SearchLog | None = None) -> Entry:
+    def reserve(
+        self,
+        guarantee: Guarantee,
+        *,
+        method: str,
+        item: str,
+        parameters: Mapping[str, Any],
+        log: SearchLog | None = None,
+    ) -> Entry:
         """Pay for a release before it is made, or refuse. On return the reservation has reached the disk.
 
-        With its log, also refuse if this account is about another one.
+        The method, the item and the parameters say what was paid for. With its log, also refuse if this account is
+        about another one.
         """
-        cost = self._cost(plan.guarantee)
+        cost = self._cost(guarantee)
         fingerprint = None if log is None else self._fingerprint(log)
         row = {
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
-            "method": plan.method,
-            "item": plan.item,
-            "parameters": json.dumps(dict(plan.parameters), default=str, allow_nan=False),
-            "guarantee": json.dumps(plan.guarantee.to_json(), allow_nan=False),
+            "method": method,
+            "item": item,
+            "parameters": json.dumps(dict(parameters), default=str, allow_nan=False),
+            "guarantee": json.dumps(guarantee.to_json(), allow_nan=False),
             "epsilon": repr(float(cost.epsilon)),
             "delta": repr(float(cost.delta)),
-            "counted_as": COUNTED_AS[plan.guarantee.notion],
+            "counted_as": COUNTED_AS[guarantee.notion],
             "log": fingerprint,
             "status": "reserved",
         }
         with self._transaction("nothing was released, because that could not be recorded") as file:
             entries = self._entries(file)
-            self._check_unit(plan.guarantee, entries)
+            self._check_unit(guarantee, entries)
             self._check_log(fingerprint, entries)
             counted = [entry.cost for entry in entries]
             if not self._fits([*counted, cost]):
@@ -270,7 +276,7 @@ class Ledger:
 
     def _cost(self, guarantee: Guarantee) -> Guarantee:
         """The guarantee as this ledger counts it: (ε,δ)-differential privacy under the ledger's neighbours."""
-        if not (guarantee.is_private and 0 <= guarantee.epsilon < inf and guarantee.delta >= 0):
+        if not guarantee.is_private:
             raise BudgetRefused(
                 "budget refused: a release without differential privacy has no finite cost; leave out --ledger"
             )
@@ -282,6 +288,11 @@ class Ledger:
             )
         # The notion changes first: group privacy, which converts the neighbours, is about differential privacy itself.
         counted = replace(guarantee, notion="approximate").under(self.neighbours)
+        if not counted.is_private:
+            raise BudgetRefused(
+                f"budget refused: counted as {self.neighbours}, the release has δ = 1, which promises nothing; lower "
+                "its --epsilon or --delta, or release with --neighbours replace-one"
+            )
         if counted.neighbours == guarantee.neighbours:
             return counted
         return replace(counted, delta=min(1.0, counted.delta * (1 + 1e-15)))  # outwards: `under` rounds to nearest

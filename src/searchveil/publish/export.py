@@ -10,12 +10,10 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 
 from searchveil.errors import InputError
-from searchveil.privacy.guarantee import Guarantee
 from searchveil.publish.folder import write_tsv
-from searchveil.release_folder import release_files, release_record
+from searchveil.publish.release import Release
 from searchveil.whole import whole
 
 LAYOUTS = ("click-graph", "orcas")
@@ -27,13 +25,14 @@ def export_release(folder: Path, out: Path, layout: str) -> dict[str, int]:
         raise InputError(f"no layout '{layout}'; there are {' and '.join(LAYOUTS)}")
     if out.exists():
         raise InputError(f"{out} exists already: choose another --out or remove it first")
-    tables = _tables(folder)
-    clicks = tables.get("clicks", tables["data"])
+    release = Release.read(folder)
+    tables = release.tables
+    clicks = tables.get("clicks", release.table)
     if not {"query", "url", "count"} <= set(clicks.column_names):
         raise InputError(f"{folder} has no published clicks; release the item click, or a method with clicks")
     clicks = _pair_by_pair(clicks)
     files = {"orcas.tsv": orcas(clicks)} if layout == "orcas" else click_graph(clicks, tables.get("transitions"))
-    record = _guarantee(folder, layout)
+    record = _guarantee(release, layout)
     try:
         with whole(out) as partial:
             partial.mkdir()
@@ -82,28 +81,15 @@ def orcas(clicks: pa.Table) -> pa.Table:
     return _columns(("qid", "query", "did", "url"), lines)
 
 
-def _guarantee(folder: Path, layout: str) -> dict[str, Any]:
+def _guarantee(release: Release, layout: str) -> dict[str, Any]:
     """The release's record. The probabilistic notion becomes the (ε,δ)-differential privacy that it implies."""
-    try:
-        record = release_record(folder)
-        promise = Guarantee.from_json(record["guarantee"])
-    except (ValueError, KeyError, TypeError) as problem:
-        raise InputError(f"{folder} has no readable guarantee.json; export a whole release folder") from problem
+    assert release.record is not None
+    promise = release.guarantee
     if promise.notion == "probabilistic":
         promise = replace(promise, notion="approximate")
-    return {**record, "guarantee": promise.to_json(), "exported_as": layout}
+    return {**release.record.written, "guarantee": promise.to_json(), "exported_as": layout}
 
 
 def _columns(names: tuple[str, ...], rows: Sequence[tuple[object, ...]]) -> pa.Table:
     values = zip(*rows, strict=True) if rows else ((),) * len(names)
     return pa.table({name: list(column) for name, column in zip(names, values, strict=True)})
-
-
-def _tables(folder: Path) -> dict[str, pa.Table]:
-    files = {path.stem: path for path in release_files(folder) if path.suffix == ".parquet"}
-    if "data" not in files:
-        raise InputError(f"{folder} is no release folder with Parquet tables; release with --table parquet")
-    try:
-        return {name: pq.read_table(path) for name, path in files.items()}
-    except (OSError, pa.ArrowInvalid) as problem:
-        raise InputError(f"{folder} cannot be read: {str(problem).splitlines()[0]}") from problem

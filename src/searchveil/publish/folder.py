@@ -22,7 +22,7 @@ import yaml
 
 from searchveil.errors import InputError
 from searchveil.publish.card import DataFile, Description, croissant, deployment, readme
-from searchveil.publish.mechanism import Release
+from searchveil.publish.release import Release
 from searchveil.whole import whole
 
 BATCH = 1 << 16  # rows turned into text at a time

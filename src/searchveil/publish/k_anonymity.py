@@ -1,7 +1,7 @@
 """What the k-anonymity baselines share: the parameter k, the missing guarantee, and sessions under fresh ids."""
 
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import ibis
 import ibis.expr.types as ir
@@ -11,7 +11,8 @@ from searchveil.items.item import normalize_query
 from searchveil.log import SearchLog
 from searchveil.log.sessions import number_sessions, submissions
 from searchveil.privacy.guarantee import Guarantee
-from searchveil.publish.mechanism import Counted, Mechanism, Plan
+from searchveil.publish.mechanism import Mechanism
+from searchveil.publish.plan import Counted, Plan, Settings
 
 ACTIVE_ATTACK = (
     "Whoever owns all but one of the accounts in a crowd of k sees the last one; "
@@ -20,8 +21,16 @@ ACTIVE_ATTACK = (
 ID_LENGTH = 20  # hexadecimal digits: a hundred million sessions share an id with a chance of 4e-9
 
 
+@dataclass(frozen=True, kw_only=True)
+class KAnonymitySettings(Settings):
+    k: int
+
+    def to_json(self) -> dict[str, Any]:
+        return {"k": self.k}
+
+
 @dataclass(frozen=True)
-class KAnonymity(Mechanism):
+class KAnonymity(Mechanism[KAnonymitySettings]):
     """A baseline to compare with, not a protection: it counts accounts, and an attacker can own most of them."""
 
     item: ClassVar[str]
@@ -34,11 +43,11 @@ class KAnonymity(Mechanism):
         if not isinstance(self.k, int) or self.k < 2:
             raise InputError(f"k must be a whole number of at least 2, not {self.k}; 1 would publish everything")
 
-    def planned(self, log: SearchLog | int | None) -> Plan:
+    def planned(self, log: SearchLog | int | None) -> Plan[KAnonymitySettings]:
         guarantee = Guarantee.no_differential_privacy(
             proof="docs/guarantees.md#k-anonymity", caveats=(*self.caveats, ACTIVE_ATTACK)
         )
-        return Plan(self.method, self.item, {"k": self.k}, guarantee, counts=self.counts)
+        return Plan(self.method, self.item, KAnonymitySettings(k=self.k), guarantee, counts=self.counts)
 
 
 def searches_in_sessions(log: SearchLog, key: str) -> ir.Table:

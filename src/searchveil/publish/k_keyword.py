@@ -1,6 +1,5 @@
 """k-keyword anonymity (after He and Naughton 2009): shorten rare keywords to prefixes that k users share."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
@@ -13,8 +12,9 @@ from searchveil.items import KEYWORD
 from searchveil.log import SearchLog
 from searchveil.privacy.noise import Source
 from searchveil.progress import Progress
-from searchveil.publish.k_anonymity import KAnonymity
-from searchveil.publish.mechanism import Counted, Plan
+from searchveil.publish.k_anonymity import KAnonymity, KAnonymitySettings
+from searchveil.publish.mechanism import Published
+from searchveil.publish.plan import Counted, Plan
 
 LONGEST_PREFIX = 32  # rare keywords are cut to this first, so that a pasted text does not decide the number of rounds
 
@@ -30,7 +30,7 @@ class KKeyword(KAnonymity):
         "Every published keyword or prefix is in the histories of at least k accounts, and its count is exact.",
     )
 
-    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Mapping[str, pa.Table]:
+    def publish(self, log: SearchLog, plan: Plan[KAnonymitySettings], source: Source, progress: Progress) -> Published:
         engine = log.engine
         progress(f"counting the keywords of at least {self.k} users")
         held = engine.stage(with_count(KEYWORD.of(log).select("user", text="keyword")))
@@ -51,9 +51,8 @@ class KKeyword(KAnonymity):
             shortened = unshared.select("user", text=unshared["text"].left(length - 1))
 
         histogram = pa.concat_tables(published)
-        return {
-            "data": histogram.sort_by([("count", "descending"), ("keyword", "ascending"), ("generalised", "ascending")])
-        }
+        ordered = histogram.sort_by([("count", "descending"), ("keyword", "ascending"), ("generalised", "ascending")])
+        return Published({"data": ordered})
 
     def _shared(self, held: ir.Table, engine: Engine, *, generalised: bool) -> pa.Table:
         """The rows to publish: the texts that at least k users hold, prefixes marked by a star."""

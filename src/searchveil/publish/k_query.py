@@ -1,17 +1,16 @@
 """k-query anonymity (Adar 2007): drop the queries of fewer than k users, cut the rest into sessions with fresh ids."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import ibis
-import pyarrow as pa
 
 from searchveil.log import SearchLog
 from searchveil.privacy.noise import Source
 from searchveil.progress import Progress
-from searchveil.publish.k_anonymity import KAnonymity, searches_in_sessions
-from searchveil.publish.mechanism import Counted, Plan
+from searchveil.publish.k_anonymity import KAnonymity, KAnonymitySettings, searches_in_sessions
+from searchveil.publish.mechanism import Published
+from searchveil.publish.plan import Counted, Plan
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class KQuery(KAnonymity):
         "and together they may name a person.",
     )
 
-    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Mapping[str, pa.Table]:
+    def publish(self, log: SearchLog, plan: Plan[KAnonymitySettings], source: Source, progress: Progress) -> Published:
         progress("cutting the log into sessions")
         searches = log.engine.stage(searches_in_sessions(log, source.key()))
 
@@ -38,4 +37,4 @@ class KQuery(KAnonymity):
         place = ibis.row_number().over(ibis.window(group_by="session", order_by=["moment", "query"]))
         released = kept.select("session", "query", position=place + 1)
         ordered = released.select("session", "position", "query").order_by("session", "position")
-        return {"data": log.engine.fetch(ordered)}
+        return Published({"data": log.engine.fetch(ordered)})

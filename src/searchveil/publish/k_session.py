@@ -1,18 +1,17 @@
 """k-session anonymity (Motwani and Nabar 2008): edit sessions until each has the keywords of k − 1 others."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import ClassVar
 
 import ibis
 import ibis.expr.types as ir
-import pyarrow as pa
 
 from searchveil.log import SearchLog
 from searchveil.privacy.noise import Source
 from searchveil.progress import Progress
-from searchveil.publish.k_anonymity import KAnonymity, searches_in_sessions
-from searchveil.publish.mechanism import Counted, Plan
+from searchveil.publish.k_anonymity import KAnonymity, KAnonymitySettings, searches_in_sessions
+from searchveil.publish.mechanism import Published
+from searchveil.publish.plan import Counted, Plan
 
 
 @dataclass(frozen=True)
@@ -26,7 +25,7 @@ class KSession(KAnonymity):
         "Every published keyword set is that of at least k sessions, but these may be the sessions of one account.",
     )
 
-    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Mapping[str, pa.Table]:
+    def publish(self, log: SearchLog, plan: Plan[KAnonymitySettings], source: Source, progress: Progress) -> Published:
         engine = log.engine
         progress("reading the sessions' keywords")
         held = engine.stage(session_keywords(searches_in_sessions(log, source.key())))
@@ -36,7 +35,7 @@ class KSession(KAnonymity):
 
         progress("levelling the clusters")
         released = clusters.join(levelled(held, clusters), "cluster").select("session", "keywords")
-        return {"data": engine.fetch(released.order_by("session"))}
+        return Published({"data": engine.fetch(released.order_by("session"))})
 
     def _clusters(self, sets: ir.Table) -> ir.Table:
         """(session, cluster): sessions whose set k share are a cluster already; the others are cut into runs of k.

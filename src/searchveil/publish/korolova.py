@@ -1,7 +1,6 @@
 """Korolova et al. 2009: select queries by a noisy threshold, release noisy counts of them and of public result urls."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import ceil, exp, log
 from typing import Any, ClassVar, Literal
 
@@ -18,12 +17,30 @@ from searchveil.privacy.guarantee import Guarantee, Neighbours
 from searchveil.privacy.noise import DiscreteLaplace, Source
 from searchveil.progress import Progress
 from searchveil.publish.candidates import noisy_candidates
-from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Plan
+from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Published
+from searchveil.publish.plan import Plan, Selection, Settings, given
 from searchveil.publish.threshold import survivors
 
 
+@dataclass(frozen=True, kw_only=True)
+class KorolovaSettings(Settings):
+    """`clicks` are counted over public candidates, where there are any."""
+
+    selection: Selection = field()
+
+    def to_json(self) -> dict[str, Any]:
+        return given(
+            queries_per_user=self.selection.per_user,
+            noise_scale=self.selection.noise_scale,
+            count_scale=self.selection.count_scale,
+            second_threshold=self.selection.threshold,
+            clicks_per_user=None if self.clicks is None else self.clicks.per_user,
+            click_scale=None if self.clicks is None else self.clicks.noise_scale,
+        )
+
+
 @dataclass(frozen=True)
-class Korolova(Mechanism):
+class Korolova(Mechanism[KorolovaSettings]):
     """First `queries_per_user` queries of each user; with `candidates`, also `clicks_per_user` clicks on public urls.
 
     `variant` "exact" (ours) publishes the noisy count that selected a query and has the exact δ; "published" is the
@@ -61,8 +78,8 @@ class Korolova(Mechanism):
                 f"the candidates need the columns query and url; they have {', '.join(self.candidates.column_names)}"
             )
 
-    def planned(self, log: SearchLog | int | None) -> Plan:
-        parameters = self._published() if self.variant == "published" else self._exact()
+    def planned(self, log: SearchLog | int | None) -> Plan[KorolovaSettings]:
+        settings = self._published() if self.variant == "published" else self._exact()
         public = [AT_LEAST_TWO_USERS]
         if self.candidates is not None:
             public.append("the candidate urls of every query")
@@ -74,27 +91,24 @@ class Korolova(Mechanism):
             proof=f"docs/guarantees.md#korolova-{self.variant}",
             assumed_public=tuple(public),
         )
-        return Plan(self.method, "query", parameters, guarantee, counts=self.counting)
+        return Plan(self.method, "query", settings, guarantee, counts=self.counting)
 
     def _scale(self, per_user: int, shares: int) -> float:
         """The noise of a part that changes by `per_user` and may cost one of so many equal shares of ε, exactly."""
         return calibrate.scale_for(self.epsilon, shares * calibrate.changed_counts(per_user, self.neighbours))
 
-    def _exact(self) -> dict[str, Any]:
+    def _exact(self) -> KorolovaSettings:
         """One noise for selecting and counting; with clicks, half of ε for each."""
         shares = 1 if self.candidates is None else 2
         scale = self._scale(self.queries_per_user, shares)
         smallest = (
             calibrate.occurrences_threshold if self.counting == "occurrences" else calibrate.approximate_threshold
         )
-        return {
-            "queries_per_user": self.queries_per_user,
-            "noise_scale": scale,
-            "second_threshold": smallest(scale, self.delta, self.queries_per_user),
-            **self._click_parameters(shares),
-        }
+        threshold = smallest(scale, self.delta, self.queries_per_user)
+        selection = Selection(self.queries_per_user, scale, threshold)
+        return KorolovaSettings(selection=selection, clicks=self._candidates_counted(shares))
 
-    def _published(self) -> dict[str, Any]:
+    def _published(self) -> KorolovaSettings:
         """ε = d ln α + d/b_q + c/b_c in equal parts, K from δ = (d/2)e^((d−K)/b), not below the turning point of α."""
         shares = 2 if self.candidates is None else 3
         d = self.queries_per_user
@@ -103,18 +117,14 @@ class Korolova(Mechanism):
         turning_point = 1 - scale * log(2 * (1 - exp(-1 / scale)))
         # With discrete noise the continuous formulas are safe for an integer K and "noisy > K".
         k = max(ceil(by_delta), ceil(turning_point), d)
-        return {
-            "queries_per_user": d,
-            "noise_scale": scale,
-            "count_scale": scale,
-            "second_threshold": k + 1,
-            **self._click_parameters(shares),
-        }
+        selection = Selection(d, scale, k + 1, count_scale=scale)
+        return KorolovaSettings(selection=selection, clicks=self._candidates_counted(shares))
 
-    def _click_parameters(self, shares: int) -> dict[str, Any]:
+    def _candidates_counted(self, shares: int) -> Selection | None:
+        """Of public candidates all whose noisy count is positive are published."""
         if self.candidates is None:
-            return {}
-        return {"clicks_per_user": self.clicks_per_user, "click_scale": self._scale(self.clicks_per_user, shares)}
+            return None
+        return Selection(self.clicks_per_user, self._scale(self.clicks_per_user, shares), threshold=1, public=True)
 
     def check(self, log: SearchLog) -> None:
         if self.counting == "occurrences":
@@ -122,24 +132,24 @@ class Korolova(Mechanism):
         if self.candidates is not None:
             log.require("time", "url", why="counting a user's first clicks")
 
-    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Mapping[str, pa.Table]:
-        parameters = plan.parameters
+    def publish(self, log: SearchLog, plan: Plan[KorolovaSettings], source: Source, progress: Progress) -> Published:
+        selection, clicks = plan.settings.selection, plan.settings.clicks
         progress(f"keeping {self.queries_per_user} queries of each user")
         counts = QUERY.not_blank(log.engine.stage(count_users(self._kept_queries(log, source), QUERY.columns)))
         progress("adding noise to the queries")
         queries = survivors(
             counts,
             QUERY.columns,
-            threshold=parameters["second_threshold"],
-            noise=DiscreteLaplace(parameters["noise_scale"]),
+            threshold=selection.threshold,
+            noise=DiscreteLaplace(selection.noise_scale),
             engine=log.engine,
             source=source,
-            fresh=DiscreteLaplace(parameters["count_scale"]) if "count_scale" in parameters else None,
+            fresh=None if selection.count_scale is None else DiscreteLaplace(selection.count_scale),
         )
-        if self.candidates is None:
-            return {"data": queries}
+        if clicks is None:
+            return Published({"data": queries})
         progress("adding noise to the clicks on candidate urls")
-        return {"data": queries, "clicks": self._clicks(log, queries, parameters["click_scale"], source)}
+        return Published({"data": queries, "clicks": self._clicks(log, queries, clicks.noise_scale, source)})
 
     def _kept_queries(self, log: SearchLog, source: Source) -> ir.Table:
         if self.counting == "users":

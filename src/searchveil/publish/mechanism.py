@@ -2,98 +2,38 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
-from math import isfinite
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, ClassVar, Literal
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 import pyarrow as pa
 
 from searchveil.errors import InputError
 from searchveil.log import SearchLog
-from searchveil.privacy.guarantee import Guarantee
 from searchveil.privacy.noise import Source
 from searchveil.progress import Progress, silent
+from searchveil.publish.plan import Plan, S
+from searchveil.publish.release import Release
 
 if TYPE_CHECKING:
-    from searchveil.privacy.ledger import Entry, Ledger
-
-Counted = Literal["users", "occurrences", "sessions"]
+    from searchveil.privacy.ledger import Ledger
 
 
 @dataclass(frozen=True)
-class Plan:
-    """What a mechanism would do and promise. Making one spends nothing and looks at nothing but the number of users."""
-
-    method: str
-    item: str
-    parameters: Mapping[str, Any]
-    guarantee: Guarantee
-    claims: Mapping[str, float] = field(default_factory=dict)  # what a paper says of these parameters, for comparison
-    figures: Mapping[str, Any] = field(default_factory=dict)  # how much can be published or, in a release, was
-    advice: str | None = None  # what to do instead, where these parameters make no sense
-    counts: Counted = "users"  # what a published count is a number of, for whoever compares it with a log
-
-    def to_json(self) -> dict[str, Any]:
-        record: dict[str, Any] = {
-            "method": self.method,
-            "item": self.item,
-            "counts": self.counts,
-            "parameters": dict(self.parameters),
-            "guarantee": self.guarantee.to_json(),
-            **{name: _finite(value) for name, value in (*self.claims.items(), *self.figures.items())},
-        }
-        return record if self.advice is None else record | {"advice": self.advice}
-
-
-def _finite(value: Any) -> Any:
-    """None for what JSON has no number for."""
-    return None if isinstance(value, float) and not isfinite(value) else value
-
-
-class Published(dict[str, pa.Table]):
-    """Tables with figures about them that only making them could tell."""
-
-    def __init__(self, tables: Mapping[str, pa.Table], figures: Mapping[str, Any], advice: str | None = None) -> None:
-        super().__init__(tables)
-        self.figures = figures
-        self.advice = advice
-
-
-@dataclass(frozen=True)
-class Release:
-    """What may leave the house: the tables, and the plan whose guarantee they carry."""
+class Published:
+    """The tables to hand out, and where only making them could tell, figures about them and advice."""
 
     tables: Mapping[str, pa.Table]
-    plan: Plan
-    entry: "Entry | None" = field(default=None, compare=False)
-
-    @property
-    def table(self) -> pa.Table:
-        """The main table, in a release of one table the only one."""
-        return next(iter(self.tables.values()))
-
-    @property
-    def guarantee(self) -> Guarantee:
-        return self.plan.guarantee
-
-    def write(self, folder: str | Path, *, format: str = "parquet") -> Path:
-        """Write the release folder whole or not at all, then tell the ledger that the reservation was used."""
-        from searchveil.publish.folder import write_folder
-
-        path = write_folder(self, Path(folder), format)
-        if self.entry is not None:
-            self.entry.written(path)
-        return path
+    figures: Mapping[str, Any] | None = None
+    advice: str | None = None
 
 
 @dataclass(frozen=True)
-class Mechanism(ABC):
+class Mechanism(ABC, Generic[S]):
     """Parameters are checked on creation; `plan` is free; `release` pays the ledger first and then looks at the log."""
 
     method: ClassVar[str]
 
-    def plan(self, log: SearchLog | int | None = None) -> Plan:
+    def plan(self, log: SearchLog | int | None = None) -> Plan[S]:
         """The parameters and the guarantee, for a log, for a public number of users, or for neither.
 
         Whom a promise is about, and what reading takes as public, is known of a log alone: it enters here, for all.
@@ -105,17 +45,17 @@ class Mechanism(ABC):
         return replace(plan, guarantee=replace(plan.guarantee, unit=unit_of(log), assumed_public=public))
 
     @abstractmethod
-    def planned(self, log: SearchLog | int | None) -> Plan:
+    def planned(self, log: SearchLog | int | None) -> Plan[S]:
         """What `plan` is for this mechanism, whatever the unit."""
 
     @abstractmethod
-    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Mapping[str, pa.Table]:
-        """The tables to hand out, perhaps as `Published`. Every random choice a proof relies on comes from `source`."""
+    def publish(self, log: SearchLog, plan: Plan[S], source: Source, progress: Progress) -> Published:
+        """The tables to hand out. Every random choice a proof relies on comes from `source`."""
 
-    def check(self, log: SearchLog) -> None:  # noqa: B027 (most need nothing beyond users and queries)
+    def check(self, log: SearchLog) -> None:
         """Refuse a log that lacks what the mechanism needs, before anything is paid."""
 
-    def prepare(self, plan: Plan, source: Source) -> Plan:
+    def prepare(self, plan: Plan[S], source: Source) -> Plan[S]:
         """Draw what must be published along with the release, before it is recorded and made. Mostly nothing."""
         return plan
 
@@ -132,11 +72,14 @@ class Mechanism(ABC):
         require_two_users(log)
         require_rows_apart(log)
         plan = self.prepare(self.plan(log), source)
-        entry = ledger.reserve(plan, log) if ledger is not None else None
-        tables = self.publish(log, plan, source, progress)
-        if isinstance(tables, Published):
-            plan = replace(plan, figures=tables.figures, advice=tables.advice)
-        return Release(tables, plan, entry)
+        entry = None
+        if ledger is not None:
+            known: dict[str, Any] = {"method": plan.method, "item": plan.item, "parameters": plan.parameters}
+            entry = ledger.reserve(plan.guarantee, log=log, **known)
+        published = self.publish(log, plan, source, progress)
+        if published.figures is not None:
+            plan = replace(plan, figures=published.figures, advice=published.advice)
+        return Release(published.tables, plan, entry)
 
 
 def unit_of(log: SearchLog | int | None) -> str:

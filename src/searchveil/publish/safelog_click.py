@@ -1,7 +1,7 @@
 """SafeLog for single queries: A_Click of Zhang 2017, with a public query pool, clicks and query transitions."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import floor, inf
 from typing import Any, ClassVar, Literal
 
@@ -22,7 +22,8 @@ from searchveil.privacy.noise import DiscreteLaplace, Source
 from searchveil.privacy.rounding import at_most
 from searchveil.progress import Progress
 from searchveil.publish.candidates import noisy_candidates
-from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Plan
+from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Published
+from searchveil.publish.plan import Plan, Selection, Settings, given
 from searchveil.publish.threshold import survivors
 
 
@@ -35,8 +36,35 @@ class Part:
     hidden_by_threshold: bool
 
 
+Domain = Literal["pool", "pool+log"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class SafeLogClickSettings(Settings):
+    selection: Selection = field()
+    domain: Domain
+    expected_pool_slips: float | None = None  # pool queries that nobody searched and that come out all the same
+
+    def to_json(self) -> dict[str, Any]:
+        def hiding(part: Selection | None) -> int | None:
+            return None if part is None or part.public else part.threshold
+
+        return given(
+            queries_per_user=self.selection.per_user,
+            clicks_per_user=0 if self.clicks is None else self.clicks.per_user,
+            domain=self.domain,
+            noise_scale=self.selection.noise_scale,
+            second_threshold=self.selection.threshold,
+            clicks_threshold=hiding(self.clicks),
+            transitions_threshold=hiding(self.transitions),
+            count_scale=self.selection.count_scale,
+            pool_size=self.pool_size,
+            expected_pool_slips=self.expected_pool_slips,
+        )
+
+
 @dataclass(frozen=True)
-class SafeLogClick(Mechanism):
+class SafeLogClick(Mechanism[SafeLogClickSettings]):
     """First queries and clicks of each user, counted with noise over a public pool, over the log, or over both.
 
     Give `epsilon` (and `delta` where something is hidden by a threshold), or `noise_scale` and `threshold`. Noise of
@@ -53,7 +81,7 @@ class SafeLogClick(Mechanism):
     queries_per_user: int = 3
     clicks_per_user: int = 3
     transitions: bool = False
-    domain: Literal["pool", "pool+log"] = "pool+log"
+    domain: Domain = "pool+log"
     pool: QueryPool | None = None
     candidates: pa.Table | None = None
     transition_candidates: pa.Table | None = None
@@ -91,7 +119,7 @@ class SafeLogClick(Mechanism):
             parts.append(Part("transitions", self.queries_per_user - 1, self.transition_candidates is None))
         return parts
 
-    def planned(self, log: SearchLog | int | None) -> Plan:
+    def planned(self, log: SearchLog | int | None) -> Plan[SafeLogClickSettings]:
         hidden = [part for part in self.parts if part.hidden_by_threshold]
         changes = sum(part.per_user for part in self.parts) + (self.queries_per_user if self.fresh_counts else 0)
         changes *= 1 if self.neighbours == "add-remove" else 2
@@ -106,19 +134,6 @@ class SafeLogClick(Mechanism):
                     f"the threshold {self.threshold:g} is infeasible: delta would be {exact:.3g}; raise --threshold"
                 )
             delta = self.delta if self.delta is not None else min(1.0, exact)
-        parameters: dict[str, Any] = {
-            "queries_per_user": self.queries_per_user,
-            "clicks_per_user": self.clicks_per_user,
-            "domain": self.domain,
-            "noise_scale": scale,
-            "second_threshold": thresholds["queries"],
-        }
-        parameters |= {f"{part.name}_threshold": thresholds[part.name] for part in hidden if part.name != "queries"}
-        if self.fresh_counts:
-            parameters["count_scale"] = scale
-        if self.pool is not None:
-            slips = safelog.expected_slips(self.pool.size, scale, thresholds["queries"])
-            parameters |= {"pool_size": self.pool.size, "expected_pool_slips": slips}
         delta = delta if hidden else 0.0
         guarantee = Guarantee(
             notion="conditional" if self.at_least else "approximate",
@@ -137,14 +152,37 @@ class SafeLogClick(Mechanism):
             paper = safelog.click_epsilon(
                 self.queries_per_user, self.clicks_per_user, scale, self.threshold, self.pool_coverage
             )
-        return Plan(self.method, "query", parameters, guarantee, {"paper_epsilon": paper}, counts="occurrences")
+        settings = self._settings(scale, thresholds)
+        return Plan(self.method, "query", settings, guarantee, {"paper_epsilon": paper}, counts="occurrences")
+
+    def _settings(self, scale: float, thresholds: Mapping[str, int]) -> SafeLogClickSettings:
+        # Of public candidates all whose noisy count is positive are published.
+        parts = {
+            part.name: Selection(part.per_user, scale, thresholds[part.name])
+            if part.hidden_by_threshold
+            else Selection(part.per_user, scale, threshold=1, public=True)
+            for part in self.parts[1:]
+        }
+        threshold = thresholds["queries"]
+        fresh = scale if self.fresh_counts else None
+        size = None if self.pool is None else self.pool.size
+        return SafeLogClickSettings(
+            selection=Selection(
+                self.queries_per_user, scale, threshold, count_scale=fresh, public=self.domain == "pool"
+            ),
+            clicks=parts.get("clicks"),
+            transitions=parts.get("transitions"),
+            domain=self.domain,
+            pool_size=size,
+            expected_pool_slips=None if size is None else safelog.expected_slips(size, scale, threshold),
+        )
 
     def recommend(self) -> dict[str, dict[str, float]]:
         """Good settings for the wanted ε and queries per user: the paper's turning point, and ours for the domain."""
         if self.epsilon is None:
             raise InputError("a recommendation starts from a wanted ε; add --epsilon 1")
         paper_scale = safelog.scale_with_transitions(self.epsilon, self.queries_per_user)
-        ours = self.plan().parameters
+        ours = self.plan().settings
         pool_size = self.pool.size if self.pool else 0
         paper_threshold = safelog.turning_point(paper_scale)
         return {
@@ -154,9 +192,9 @@ class SafeLogClick(Mechanism):
                 "expected_pool_slips": safelog.expected_slips(pool_size, paper_scale, floor(paper_threshold) + 1),
             },
             "ours": {
-                "noise_scale": ours["noise_scale"],
-                "threshold": ours["second_threshold"] - 1,
-                "expected_pool_slips": ours.get("expected_pool_slips", 0.0),
+                "noise_scale": ours.selection.noise_scale,
+                "threshold": ours.selection.threshold - 1,
+                "expected_pool_slips": ours.expected_pool_slips or 0.0,
             },
         }
 
@@ -199,8 +237,11 @@ class SafeLogClick(Mechanism):
             raise InputError("the domain pool needs a pool; make one with searchveil pool, then add --pool FILE")
         check_patterns_on(log.engine, self.patterns)
 
-    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Mapping[str, pa.Table]:
-        engine, noise = log.engine, DiscreteLaplace(plan.parameters["noise_scale"])
+    def publish(
+        self, log: SearchLog, plan: Plan[SafeLogClickSettings], source: Source, progress: Progress
+    ) -> Published:
+        settings = plan.settings
+        engine, noise = log.engine, DiscreteLaplace(settings.selection.noise_scale)
         progress(f"keeping the first {self.queries_per_user} queries of each user")
         sent = engine.stage(submissions(log))  # or the engine works out the normal form anew for every pattern below
         sent = self._without_sensitive(sent.filter(sent["query"] != ""))
@@ -213,7 +254,7 @@ class SafeLogClick(Mechanism):
         queries = survivors(
             engine.stage(counts),
             ["query"],
-            threshold=plan.parameters["second_threshold"],
+            threshold=settings.selection.threshold,
             noise=noise,
             engine=engine,
             source=source,
@@ -221,27 +262,28 @@ class SafeLogClick(Mechanism):
         )
         tables = {"data": queries}
         published = engine.load(queries.select(["query"]))
-        for part in self.parts[1:]:
-            progress(f"adding noise to the {part.name}")
-            if part.name == "clicks":
+        for name, part in (("clicks", settings.clicks), ("transitions", settings.transitions)):
+            if part is None:
+                continue
+            progress(f"adding noise to the {name}")
+            if name == "clicks":
                 kept, columns, candidates = self._first_clicks(log, published), ["query", "url"], self.candidates
             else:
                 kept, columns, candidates = _followed(first, published), ["query", "next"], self.transition_candidates
             counts = engine.stage(count_users(kept, columns))
             if candidates is None:
-                threshold = plan.parameters[f"{part.name}_threshold"]
-                tables[part.name] = survivors(
-                    counts, columns, threshold=threshold, noise=noise, engine=engine, source=source
+                tables[name] = survivors(
+                    counts, columns, threshold=part.threshold, noise=noise, engine=engine, source=source
                 )
             else:
                 texts = candidates.select(columns).cast(pa.schema(dict.fromkeys(columns, pa.string())))
                 public = normalize_query(engine.load(texts), log.normalization)
-                if part.name == "transitions":
+                if name == "transitions":
                     public = public.mutate(next=log.normalization.apply(public["next"]))
                 public = public.distinct()
                 eligible = engine.stage(public.semi_join(published, "query"))
-                tables[part.name] = noisy_candidates(counts, eligible, noise=noise, engine=engine, source=source)
-        return tables
+                tables[name] = noisy_candidates(counts, eligible, noise=noise, engine=engine, source=source)
+        return Published(tables)
 
     def _without_sensitive(self, rows: ir.Table) -> ir.Table:
         """Drop rows that look personal, which is free, and queries that are rare, which is not (`unprotected`)."""

@@ -1,14 +1,12 @@
 """SafeLog for sessions: A_Session of Zhang 2017, ordered query sequences that many users share, and clicks."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
-from math import ceil, floor
+from math import ceil, floor, inf
 from typing import Any, ClassVar, Literal
 
 import ibis
 import ibis.expr.types as ir
-import pyarrow as pa
 
 from searchveil.engine import Engine, Look
 from searchveil.engine.histogram import count_users
@@ -22,13 +20,32 @@ from searchveil.privacy import calibrate, safelog
 from searchveil.privacy.guarantee import Guarantee, Neighbours
 from searchveil.privacy.noise import DiscreteLaplace, Source
 from searchveil.progress import Progress
-from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Plan
+from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Published
+from searchveil.publish.plan import Plan, Selection, Sessions, Settings, given
 from searchveil.publish.safelog_click import check_calibration
 from searchveil.publish.threshold import survivors
 
 
+@dataclass(frozen=True, kw_only=True)
+class SafeLogSessionSettings(Settings):
+    selection: Selection = field()
+    sessions: Sessions = field()
+
+    def to_json(self) -> dict[str, Any]:
+        return given(
+            sessions_per_user=self.sessions.per_user,
+            queries_per_session=self.sessions.queries,
+            gap_minutes=self.sessions.gap_minutes,
+            noise_scale=self.selection.noise_scale,
+            second_threshold=self.selection.threshold,
+            clicks_per_user=None if self.clicks is None else self.clicks.per_user,
+            clicks_threshold=None if self.clicks is None else self.clicks.threshold,
+            count_scale=self.selection.count_scale,
+        )
+
+
 @dataclass(frozen=True)
-class SafeLogSession(Mechanism):
+class SafeLogSession(Mechanism[SafeLogSessionSettings]):
     """Subsequences of the first sessions of each user, published iff their noisy count passes; clicks likewise.
 
     Variant "ours" counts a subsequence once per user and publishes the noise that selected it; "published" counts every
@@ -72,7 +89,7 @@ class SafeLogSession(Mechanism):
         subsequences = safelog.subsequences(self.sessions_per_user, self.queries_per_session)
         return [subsequences, self.clicks_per_user] if self.clicks_per_user else [subsequences]
 
-    def planned(self, log: SearchLog | int | None) -> Plan:
+    def planned(self, log: SearchLog | int | None) -> Plan[SafeLogSessionSettings]:
         noises = 2 if self.variant == "published" else 1  # fresh noise for the published count is paid again
         changes = noises * sum(self.parts) * (1 if self.neighbours == "add-remove" else 2)
         scale = self.noise_scale or calibrate.scale_for(self.epsilon or 0, changes)
@@ -89,17 +106,11 @@ class SafeLogSession(Mechanism):
         epsilon = self.epsilon or calibrate.epsilon_of(scale, changes)
         if self.variant == "published" and self.epsilon is None and self.neighbours == "add-remove":
             epsilon = max(epsilon, paper_epsilon)
-        parameters: dict[str, Any] = {
-            "sessions_per_user": self.sessions_per_user,
-            "queries_per_session": self.queries_per_session,
-            "gap_minutes": self.gap_minutes,
-            "noise_scale": scale,
-            "second_threshold": thresholds[0],
-        }
-        if self.clicks_per_user:
-            parameters |= {"clicks_per_user": self.clicks_per_user, "clicks_threshold": thresholds[1]}
-        if self.variant == "published":
-            parameters["count_scale"] = scale
+        if epsilon == inf:
+            raise InputError(
+                f"with this noise the threshold {self.threshold or 0:g} promises nothing: the paper's epsilon is "
+                "infinite; raise --threshold"
+            )
         guarantee = Guarantee(
             notion="approximate",
             epsilon=epsilon,
@@ -111,10 +122,22 @@ class SafeLogSession(Mechanism):
         return Plan(
             self.method,
             "session",
-            parameters,
+            self._settings(scale, thresholds),
             guarantee,
             {"paper_epsilon": paper_epsilon, "paper_delta": paper_delta},
             counts="users" if self.variant == "ours" else "occurrences",
+        )
+
+    def _settings(self, scale: float, thresholds: list[int]) -> SafeLogSessionSettings:
+        fresh = scale if self.variant == "published" else None
+        sessions, *clicks = (
+            Selection(part, scale, threshold, count_scale=fresh)
+            for part, threshold in zip(self.parts, thresholds, strict=True)
+        )
+        return SafeLogSessionSettings(
+            selection=sessions,
+            clicks=clicks[0] if clicks else None,
+            sessions=Sessions(self.sessions_per_user, self.queries_per_session, self.gap_minutes),
         )
 
     def _delta(self, per_user: int, scale: float, threshold: int, paper_threshold: float) -> float:
@@ -143,8 +166,11 @@ class SafeLogSession(Mechanism):
             log.require("url", why="counting clicks (or add --clicks-per-user 0)")
         check_patterns_on(log.engine, self.patterns)
 
-    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Mapping[str, pa.Table]:
-        engine, noise = log.engine, DiscreteLaplace(plan.parameters["noise_scale"])
+    def publish(
+        self, log: SearchLog, plan: Plan[SafeLogSessionSettings], source: Source, progress: Progress
+    ) -> Published:
+        settings = plan.settings
+        engine, noise = log.engine, DiscreteLaplace(settings.selection.noise_scale)
         fresh = noise if self.variant == "published" else None
         progress(f"keeping the first {self.sessions_per_user} sessions of each user")
         several = Look(_timed, 5 * self.sessions_per_user * self.queries_per_session)
@@ -157,25 +183,25 @@ class SafeLogSession(Mechanism):
             kept = kept.distinct()
         counts = engine.stage(count_users(kept, ["session"]))
         progress("adding noise to the sessions")
-        threshold = plan.parameters["second_threshold"]
+        threshold = settings.selection.threshold
         published = survivors(
             counts, ["session"], threshold=threshold, noise=noise, engine=engine, source=source, fresh=fresh
         )
         tables = {"data": as_lists(published)}
-        if self.clicks_per_user:
+        if settings.clicks is not None:
             progress("adding noise to the clicks")
             told_apart = ["user", "query", "url"] if self.variant == "ours" else ["user", "query", "url", "time"]
             first = clicks[0].select(told_apart).distinct()
             tables["clicks"] = survivors(
                 engine.stage(count_users(first, ["query", "url"])),
                 ["query", "url"],
-                threshold=plan.parameters["clicks_threshold"],
+                threshold=settings.clicks.threshold,
                 noise=noise,
                 engine=engine,
                 source=source,
                 fresh=fresh,
             )
-        return tables
+        return Published(tables)
 
     def _prepared(self, log: SearchLog, rows: ir.Table) -> ir.Table:
         columns = [name for name in rows.columns if name != "rank" and (name != "url" or self.clicks_per_user)]

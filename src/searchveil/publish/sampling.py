@@ -26,7 +26,8 @@ from searchveil.privacy.guarantee import Guarantee
 from searchveil.privacy.noise import DiscreteLaplace, Source, poisson_arrivals
 from searchveil.privacy.rounding import at_most
 from searchveil.progress import Progress, silent
-from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Plan, Published, unit_of
+from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Published, unit_of
+from searchveil.publish.plan import Plan, Settings, given
 
 Goal = Literal["size", "frequent", "diversity", "kl"]
 Solver = Literal["best", "spe", "greedy", "lp-rounding", "branch-and-bound"]
@@ -43,8 +44,30 @@ NOISE_DOES_NOT_HELP = (
 )
 
 
+@dataclass(frozen=True, kw_only=True)
+class SamplingSettings(Settings):
+    objective: Goal
+    sampler: Sampler
+    exposure_limit: float
+    support: float | None = None
+    output_size: float | None = None
+    noise_epsilon: float | None = None
+    most_change: float | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return given(
+            objective=self.objective,
+            sampler=self.sampler,
+            exposure_limit=self.exposure_limit,
+            support=self.support,
+            output_size=self.output_size,
+            noise_epsilon=self.noise_epsilon,
+            most_change=self.most_change,
+        )
+
+
 @dataclass(frozen=True)
-class Sampling(Mechanism):
+class Sampling(Mechanism[SamplingSettings]):
     """Draw users' clicks on shared pairs, as many of each pair as are best for the objective within the limit.
 
     Every user appears with a probability of at most δ: exposure is limited to b = min(ε, ln 1/(1−δ)), where ε may be
@@ -105,15 +128,17 @@ class Sampling(Mechanism):
         """How far a user may be exposed: the natural logarithm of 1/(1 − the probability of appearing)."""
         return limit(inf if self.epsilon is None else self.epsilon, self.delta)
 
-    def planned(self, log: SearchLog | int | None) -> Plan:
+    def planned(self, log: SearchLog | int | None) -> Plan[SamplingSettings]:
         b = float(self.b)
-        parameters: dict[str, Any] = {"objective": self.objective, "sampler": self.sampler, "exposure_limit": b}
-        if self.objective == "frequent":
-            parameters["support"] = self.support
-        if self.output_size is not None:
-            parameters["output_size"] = self.output_size
-        if self.noise_counts:
-            parameters |= {"noise_epsilon": self.noise_epsilon, "most_change": self.most_change}
+        settings = SamplingSettings(
+            objective=self.objective,
+            sampler=self.sampler,
+            exposure_limit=b,
+            support=self.support if self.objective == "frequent" else None,
+            output_size=self.output_size,
+            noise_epsilon=self.noise_epsilon if self.noise_counts else None,
+            most_change=self.most_change if self.noise_counts else None,
+        )
         chance = self.delta if isinstance(self.b, LogOf) else min(self.delta, nextafter(-expm1(-b), 1.0))
         unit = unit_of(log)
         appears = f"a {unit} that is in the log appears in it with a probability of at most {at_most(chance)}"
@@ -139,12 +164,12 @@ class Sampling(Mechanism):
         )
         users = log.users if isinstance(log, SearchLog) else log
         if users is None:
-            return Plan(self.method, "click", parameters, guarantee, counts="occurrences")
+            return Plan(self.method, "click", settings, guarantee, counts="occurrences")
         most = users * b
         return Plan(
             self.method,
             "click",
-            parameters,
+            settings,
             guarantee,
             figures={"users": users, "limit": most},
             advice=_too_little(most),
@@ -154,7 +179,7 @@ class Sampling(Mechanism):
     def check(self, log: SearchLog) -> None:
         CLICK.check(log)
 
-    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Published:
+    def publish(self, log: SearchLog, plan: Plan[SamplingSettings], source: Source, progress: Progress) -> Published:
         progress("counting who clicked what")
         clicks = click_counts(log)
         if self.noise_counts:

@@ -4,7 +4,6 @@ Each user spreads an L2 budget over her items (Gopi et al. 2020). After each rou
 is hopeless or already certain; the noisy totals of all rounds together are compared with one threshold.
 """
 
-from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -26,7 +25,8 @@ from searchveil.privacy.gaussian import LARGEST_EPSILON, GaussianAccount, crossi
 from searchveil.privacy.guarantee import Guarantee, Neighbours
 from searchveil.privacy.noise import Integers, Source
 from searchveil.progress import Progress
-from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Plan
+from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Published
+from searchveil.publish.plan import Plan, Settings, WeightSelection, given
 from searchveil.publish.priorities import ONE, Policy, policy_named
 from searchveil.publish.rounds import UNIT, Holdings, Named, select
 
@@ -37,8 +37,29 @@ COUNTED_ITEMS = 30  # a user's count vector is scaled to the length of so many o
 COUNT_UNIT = 1 << 8  # a count of one, in the integers that are added up
 
 
+@dataclass(frozen=True, kw_only=True)
+class WeightedSettings(Settings):
+    weights: WeightSelection
+    rounds: int
+    counts: Counts
+    count_share: float
+    policy: str
+
+    def to_json(self) -> dict[str, Any]:
+        return given(
+            sigma=self.weights.sigma,
+            threshold=self.weights.threshold,
+            rounds=self.rounds,
+            candidates_per_user=self.weights.per_user,
+            counts=self.counts,
+            count_share=self.count_share,
+            policy=self.policy,
+            pool_size=self.pool_size,
+        )
+
+
 @dataclass(frozen=True)
-class Weighted(Mechanism):
+class Weighted(Mechanism[WeightedSettings]):
     """Name the items that many users share, by rounds that move everybody's weight to where it still decides.
 
     `counts` are how many users hold each named item, measured with `count_share` of the budget; "score" publishes the
@@ -79,20 +100,19 @@ class Weighted(Mechanism):
         if self.pool is not None and str(self.item) != "query":
             raise InputError(f"a pool holds queries, not items of kind {self.item}; leave out --pool")
 
-    def planned(self, log: SearchLog | int | None) -> Plan:
+    def planned(self, log: SearchLog | int | None) -> Plan[WeightedSettings]:
+        assert self.count_share is not None
         calibration = self._calibration
-        parameters = {
-            "sigma": calibration.sigma,
-            "threshold": calibration.threshold,
-            "rounds": calibration.policy.rounds,
-            "candidates_per_user": self.candidates_per_user,
-            "counts": self.counts,
-            "count_share": self.count_share,
-            "policy": self.policy,
-        }
+        settings = WeightedSettings(
+            weights=WeightSelection(self.candidates_per_user, calibration.sigma, calibration.threshold),
+            rounds=calibration.policy.rounds,
+            counts=self.counts,
+            count_share=self.count_share,
+            policy=self.policy,
+            pool_size=None if self.pool is None else self.pool.size,
+        )
         public = [AT_LEAST_TWO_USERS]
         if self.pool is not None:
-            parameters["pool_size"] = self.pool.size
             public.append("the pool")
         guarantee = Guarantee(
             notion="approximate",
@@ -102,7 +122,7 @@ class Weighted(Mechanism):
             proof="docs/guarantees.md#weighted",
             assumed_public=tuple(public),
         )
-        return Plan(self.method, str(self.item), parameters, guarantee)
+        return Plan(self.method, str(self.item), settings, guarantee)
 
     @cached_property
     def _calibration(self) -> "Calibration":
@@ -111,7 +131,7 @@ class Weighted(Mechanism):
     def check(self, log: SearchLog) -> None:
         item_named(self.item).check(log)
 
-    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Mapping[str, pa.Table]:
+    def publish(self, log: SearchLog, plan: Plan[WeightedSettings], source: Source, progress: Progress) -> Published:
         item, calibration = item_named(self.item), self._calibration
         progress("gathering who holds what")
         texts, holdings = _gather(log, item, self.pool)
@@ -138,7 +158,7 @@ class Weighted(Mechanism):
             published = published.append_column("count", pa.array(counts))
         elif self.counts == "score":
             published = published.append_column("score", pa.array(named.scores / (UNIT * ONE)))
-        return {"data": _in_order(published, item.columns)}
+        return Published({"data": _in_order(published, item.columns)})
 
 
 @dataclass(frozen=True)

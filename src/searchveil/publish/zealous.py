@@ -1,10 +1,7 @@
 """ZEALOUS: publish the items that many users share, by two thresholds around Laplace noise (Götz et al. 2011)."""
 
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import ClassVar, Literal
-
-import pyarrow as pa
+from typing import Any, ClassVar, Literal
 
 from searchveil.engine.histogram import count_users, keep_some
 from searchveil.errors import InputError
@@ -14,12 +11,30 @@ from searchveil.privacy import calibrate
 from searchveil.privacy.guarantee import Guarantee, Neighbours
 from searchveil.privacy.noise import DiscreteLaplace, Source
 from searchveil.progress import Progress
-from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Plan
+from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Published
+from searchveil.publish.plan import Plan, Selection, Settings, given
 from searchveil.publish.threshold import survivors
 
 
+@dataclass(frozen=True, kw_only=True)
+class ZealousSettings(Settings):
+    selection: Selection = field()
+    users: int | None = None
+    choice_seed: int | None = None
+
+    def to_json(self) -> dict[str, Any]:
+        return given(
+            per_user=self.selection.per_user,
+            noise_scale=self.selection.noise_scale,
+            first_threshold=self.selection.first_threshold,
+            second_threshold=self.selection.threshold,
+            users=self.users,
+            choice_seed=self.choice_seed,
+        )
+
+
 @dataclass(frozen=True)
-class Zealous(Mechanism):
+class Zealous(Mechanism[ZealousSettings]):
     """Keep up to `per_user` items of each user, drop rare ones, add noise, publish what reaches the second threshold.
 
     `notion` chooses the calibration: "approximate" (ours, the smallest threshold), or the paper's "probabilistic"
@@ -67,7 +82,7 @@ class Zealous(Mechanism):
         if self.notion == "indistinguishable" and self.first_threshold not in (None, 1):
             raise InputError("the indistinguishable notion has the first threshold 1; leave out --first-threshold")
 
-    def planned(self, log: SearchLog | int | None) -> Plan:
+    def planned(self, log: SearchLog | int | None) -> Plan[ZealousSettings]:
         assert self.neighbours is not None
         scale = calibrate.scale_for(self.epsilon, calibrate.changed_counts(self.per_user, self.neighbours))
         users = self._public_users(log) if self.notion == "probabilistic" else None
@@ -77,14 +92,8 @@ class Zealous(Mechanism):
                 f"the threshold {self.threshold:g} is infeasible: delta {self.delta:g} needs at least {smallest}; "
                 f"leave out --threshold or raise it"
             )
-        parameters = {
-            "per_user": self.per_user,
-            "noise_scale": scale,
-            "first_threshold": first,
-            "second_threshold": smallest if self.threshold is None else int(self.threshold),
-        }
-        if users is not None:
-            parameters["users"] = users
+        threshold = smallest if self.threshold is None else int(self.threshold)
+        settings = ZealousSettings(selection=Selection(self.per_user, scale, threshold, first), users=users)
         public = [AT_LEAST_TWO_USERS]
         if users is not None:
             public.append(f"that the log has {users} users")
@@ -99,7 +108,7 @@ class Zealous(Mechanism):
             assumed_public=tuple(public),
             caveats=(_NOT_CLOSED, _SEED_PUBLISHED) if self.notion == "probabilistic" else (),
         )
-        return Plan(self.method, str(self.item), parameters, guarantee)
+        return Plan(self.method, str(self.item), settings, guarantee)
 
     def _thresholds(self, scale: float, users: int | None) -> tuple[int, int]:
         """The first threshold and the smallest second one that keeps the promise."""
@@ -137,29 +146,29 @@ class Zealous(Mechanism):
     def check(self, log: SearchLog) -> None:
         item_named(self.item).check(log)
 
-    def prepare(self, plan: Plan, source: Source) -> Plan:
+    def prepare(self, plan: Plan[ZealousSettings], source: Source) -> Plan[ZealousSettings]:
         """The probabilistic notion needs the choice of items to be a known function: its seed is published."""
         if self.notion != "probabilistic":
             return plan
-        return replace(plan, parameters={**plan.parameters, "choice_seed": source.seed()})
+        return replace(plan, settings=replace(plan.settings, choice_seed=source.seed()))
 
-    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Mapping[str, pa.Table]:
-        item = item_named(self.item)
-        seed = plan.parameters.get("choice_seed")
+    def publish(self, log: SearchLog, plan: Plan[ZealousSettings], source: Source, progress: Progress) -> Published:
+        item, selection = item_named(self.item), plan.settings.selection
+        seed = plan.settings.choice_seed
         progress(f"keeping up to {self.per_user} items of each user")
         chosen = keep_some(
             item.held(log), item.columns, self.per_user, source.seed() if seed is None else seed, log.engine
         )
         kept = item.finish(chosen, log.normalization).distinct()
         counts = count_users(kept, item.columns)
-        counts = log.engine.stage(counts.filter(counts["count"] >= plan.parameters["first_threshold"]))
+        counts = log.engine.stage(counts.filter(counts["count"] >= selection.first_threshold))
         counts = item.not_blank(counts)
         progress("adding noise")
-        noise = DiscreteLaplace(plan.parameters["noise_scale"])
-        threshold = plan.parameters["second_threshold"]
-        return {
-            "data": survivors(counts, item.columns, threshold=threshold, noise=noise, engine=log.engine, source=source)
-        }
+        noise = DiscreteLaplace(selection.noise_scale)
+        published = survivors(
+            counts, item.columns, threshold=selection.threshold, noise=noise, engine=log.engine, source=source
+        )
+        return Published({"data": published})
 
 
 _NOT_CLOSED = (

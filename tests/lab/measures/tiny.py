@@ -8,7 +8,8 @@ from searchveil.engine import Engine
 from searchveil.lab.view import View
 from searchveil.log import SearchLog
 from searchveil.privacy.guarantee import Guarantee
-from searchveil.publish.mechanism import Plan, Release
+from searchveil.publish.plan import Plan, Settings
+from searchveil.publish.release import Release
 
 # The worked example of Hong et al. 2012, Figure 1: who clicked how often, a url for each query.
 FIGURE_1 = {
@@ -41,7 +42,7 @@ def log_of_clicks(engine: Engine, counts: Mapping[tuple[str, str], int]) -> Sear
 
 
 def release_of(item: str = "query", **tables: pa.Table) -> Release:
-    plan = Plan("by-hand", item, {}, Guarantee.no_differential_privacy(proof="none", caveats=("made by hand",)))
+    plan = Plan("by-hand", item, Settings(), Guarantee.no_differential_privacy(proof="none", caveats=("made by hand",)))
     return Release(tables, plan)
 
 

@@ -110,7 +110,7 @@ def attack_k_anonymity(
     keyword, sharing_keyword = scene.rarest(words)
     sharing_query, same_sessions = scene.others_with_query(), scene.others_with_session(words)
     zealous = Zealous(epsilon=1, delta=1e-6, item="query", per_user=5)
-    threshold = zealous.plan(log).parameters["second_threshold"]
+    threshold = zealous.plan(log).settings.selection.threshold
 
     def query_is_published(release: pa.Table) -> bool:
         return _rows(release, query=scene.guess) > 0

@@ -19,12 +19,10 @@ import pyarrow as pa
 
 from searchveil.errors import InputError
 from searchveil.items import KEYWORD, QUERY
-from searchveil.lab.folder import released_tables
 from searchveil.log import SearchLog
 from searchveil.privacy.noise import Source
 from searchveil.progress import Progress, silent
-from searchveil.publish.mechanism import Release
-from searchveil.release_folder import release_record
+from searchveil.publish.release import Release
 
 Terms = frozenset[str]  # queries, or words where the release has only words
 
@@ -89,18 +87,19 @@ def attack_reidentification(
     if known < 1 or targets < 1:
         raise InputError(f"the attack needs a known query and a target, not {min(known, targets)}")
     source = source or Source()
+    release = Release.read(release)
     progress("choosing targets")
     histories = _targets(log, known, targets, source)
     facts = {user: _some_of(queries, known, source) for user, queries in histories.items()}
     progress("looking for them in the log")
     before = _linkage_in_log(log, facts)
     progress("looking for them in the release")
-    published = Published.of([log.engine.fetch(table) for table in released_tables(release, log.engine)])
+    published = Published.of([log.engine.fetch(table) for table in release.load(log.engine).values()])
     right, right_about_others = _guessing(published, facts, histories)
     planted_queries = [] if planted is None else planted["query"].to_pylist()
     texts = [log.normalization.apply_to_text(str(query)) for query in planted_queries]
     return Reidentification(
-        release.plan.method if isinstance(release, Release) else str(release_record(release).get("method")),
+        release.plan.method,
         known,
         len(facts),
         before,

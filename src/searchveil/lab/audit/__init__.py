@@ -174,9 +174,9 @@ def _prepared(
 ) -> _Prepared:
     """Find how many searches make an item, and what every canary is seen by; an item it cannot see is refused."""
     progress("control: can every canary be seen when nothing protects her?")
-    session = mechanism.plan(2).parameters.get("queries_per_session")
+    sessions = mechanism.plan(2).settings.sessions
     unseen: UnseenError | None = None
-    for length in [session] if session else _item(mechanism).searches:
+    for length in _item(mechanism).searches if sessions is None else [sessions.queries]:
         playing, audited = _with_public_inputs(mechanism, wanted, length, 0, folder)
         enough(playing.plan(audited.users).guarantee, len(audited.canaries))
         try:
@@ -221,7 +221,8 @@ def _public_inputs(mechanism: Mechanism, audited: AuditLog, folder: Path) -> dic
         inputs["transition_candidates"] = _columns(("query", "next"), audited.followed)
     if "pool" in given:
         # Of a domain of public queries alone nothing is hidden; otherwise what a threshold must hide is not in a pool.
-        hidden = set() if mechanism.plan(2).parameters.get("domain") == "pool" else audited.hidden
+        selection = mechanism.plan(2).settings.selection
+        hidden = set() if selection is not None and selection.public else audited.hidden
         inputs["pool"] = _pool(sorted({query for query, _ in audited.searches} - hidden), folder)
     return inputs
 

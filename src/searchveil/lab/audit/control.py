@@ -12,7 +12,7 @@ from math import comb
 
 from searchveil.errors import InputError
 from searchveil.lab.audit.evidence import Key, Watched, published_counts
-from searchveil.lab.audit.scenes import BOUNDS, AuditLog, Canary
+from searchveil.lab.audit.scenes import AuditLog, Canary
 from searchveil.lab.estimate import epsilon_proved
 from searchveil.log import SearchLog
 from searchveil.privacy.guarantee import Guarantee
@@ -23,6 +23,7 @@ from searchveil.publish.mechanism import Mechanism
 
 NO_NOISE = 0.02  # a scale at which a draw other than 0 has a chance of 4e-22
 MOST_RUNS = 10**7
+BOUNDS = ("per_user", "queries_per_user", "sessions_per_user", "clicks_per_user")  # parameters that bound contributions
 
 Counts = Mapping[Key, float]
 Logs = Callable[[Sequence[str]], SearchLog]  # the crowd, with those who join it
@@ -78,10 +79,8 @@ def _true_counts(mechanism: Mechanism, audited: AuditLog, log: SearchLog, source
     bounds = {f.name: audited.longest for f in fields(mechanism) if f.name in BOUNDS and getattr(mechanism, f.name)}
     mechanism.check(log)
     plan = mechanism.prepare(mechanism.plan(audited.users), source)
-    off = {name: 0 for name in plan.parameters if name.endswith("threshold")}
-    off |= {name: NO_NOISE for name in plan.parameters if name.endswith("scale")}  # type: ignore[misc]
-    plan = replace(plan, parameters={**plan.parameters, **off})
-    return published_counts(replace(mechanism, **bounds).publish(log, plan, source, silent))
+    plan = replace(plan, settings=plan.settings.switched_off(NO_NOISE))
+    return published_counts(replace(mechanism, **bounds).publish(log, plan, source, silent).tables)
 
 
 def _changed(before: Counts, after: Counts) -> set[Key]:

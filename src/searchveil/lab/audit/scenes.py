@@ -17,10 +17,9 @@ import pyarrow as pa
 from searchveil.errors import InputError
 from searchveil.items import QUERY, Item, Search
 from searchveil.log.sessions import GAP_MINUTES
-from searchveil.publish.mechanism import Plan
+from searchveil.publish.plan import Plan, Settings
 
 START = datetime(2024, 1, 1)
-BOUNDS = ("per_user", "queries_per_user", "sessions_per_user", "clicks_per_user")  # fields that say what a user may add
 FAVOURITES = 16  # items of one count, of which a hash that is no secret always favours the same
 FLOOD = 192  # items of one user: three in each of the 64 parts of the hash that DuckDB's prefilter tells apart
 WANDERINGS = 24  # transitions of one user, of which a method keeps a few
@@ -64,23 +63,22 @@ class Shape:
     item: Item
 
     @classmethod
-    def of(cls, plan: Plan, *, transitions: bool = False, length: int = 1, item: Item = QUERY) -> "Shape":
-        known = plan.parameters
-        bounds = [known[name] for name in BOUNDS if name in known]
-        if not bounds or not {"noise_scale", "second_threshold"} <= set(known):
+    def of(cls, plan: Plan[Settings], *, transitions: bool = False, length: int = 1, item: Item = QUERY) -> "Shape":
+        selection, clicks, sessions = plan.settings.selection, plan.settings.clicks, plan.settings.sessions
+        if selection is None:
             raise InputError(
                 f"the audit cannot tell from the plan of {plan.method} how much a user may change; its parameters are "
-                f"{', '.join(known) or 'none'}"
+                f"{', '.join(plan.parameters) or 'none'}"
             )
         return cls(
-            bounds[0],
-            known["noise_scale"],
-            known.get("first_threshold", 1),
-            known["second_threshold"],
-            known.get("clicks_threshold", 1) if known.get("clicks_per_user") else None,
+            selection.per_user if sessions is None else sessions.per_user,
+            selection.noise_scale,
+            selection.first_threshold,
+            selection.threshold,
+            None if clicks is None else clicks.threshold,
             transitions,
             length,
-            known.get("gap_minutes", GAP_MINUTES),
+            GAP_MINUTES if sessions is None else sessions.gap_minutes,
             item,
         )
 

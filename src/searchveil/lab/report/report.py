@@ -19,8 +19,8 @@ from pathlib import Path
 from searchveil.errors import InputError
 from searchveil.lab.evaluate import Evaluation
 from searchveil.lab.report.charts import Chart, chart_of_scores, charts_of_counts
-from searchveil.lab.report.published import published
 from searchveil.lab.report.table import in_figures, sections
+from searchveil.publish.release import Release
 from searchveil.whole import write_whole
 
 MARK = '<meta name="generator" content="searchveil evaluate">'  # by which an earlier report is known
@@ -60,7 +60,7 @@ def report(evaluation: Evaluation, folder: Path, *, against: str) -> str:
     """The page of an evaluation of the release in `folder`; `against` names the log it was compared with."""
     from jinja2 import Environment, StrictUndefined
 
-    release = published(folder)
+    release = Release.read(folder)
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["figures"] = in_figures
     applications, measures = sections(evaluation)

@@ -36,7 +36,8 @@ from searchveil.lab.testset import TestSet
 from searchveil.lab.view import View, lacking
 from searchveil.log.read import read_log
 from searchveil.privacy.noise import Source
-from searchveil.publish.mechanism import Mechanism, Release
+from searchveil.publish.mechanism import Mechanism
+from searchveil.publish.release import Release
 from searchveil.scratch import remove_dead
 from searchveil.stopping import held_back
 from searchveil.whole import keep_private

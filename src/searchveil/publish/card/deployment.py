@@ -5,7 +5,11 @@ What only the publisher knows (who may access the log, why these parameters) is 
 
 from typing import Any
 
+from searchveil.privacy.guarantee import Trust
 from searchveil.publish.card.description import TO_FILL_IN, Description
+
+# In the registry's words. "Local" would say that what a user sends is differentially private by itself.
+MODELS: dict[Trust, str] = {"central": "Central", "parties": "Distributed", "nobody": "Distributed"}
 
 
 def deployment(release: Description) -> dict[str, Any]:
@@ -25,8 +29,8 @@ def deployment(release: Description) -> dict[str, Any]:
                 "privacy_parameters": _parameters(release),
             },
             "deployment_model": {
-                "model_name": "Central",
-                "actors": f"The publisher holds the log and is trusted with it; who sees the release: {TO_FILL_IN}",
+                "model_name": MODELS[guarantee.trust],
+                "actors": f"Trusted: {guarantee.trust_in_words}; who sees the release: {TO_FILL_IN}",
                 "release_type": "One-shot",
                 "data_source_type": "Static",
                 "access_type": "Non-interactive",

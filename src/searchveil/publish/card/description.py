@@ -6,7 +6,7 @@ from math import expm1
 
 import pyarrow as pa
 
-from searchveil.publish.mechanism import Plan
+from searchveil.publish.plan import Plan, Settings
 
 TO_FILL_IN = "to be filled in by the publisher"
 EXACTLY = Context(prec=40, traps=[])  # far more digits than are printed, and infinity where there is no number
@@ -27,7 +27,7 @@ class DataFile:
 
 @dataclass(frozen=True)
 class Description:
-    plan: Plan
+    plan: Plan[Settings]
     files: tuple[DataFile, ...]
     date: str
     version: str
@@ -56,26 +56,21 @@ class Description:
 
     @property
     def selection(self) -> str:
-        """How selection biases the published counts; exact where the parameters say how items were selected.
-
-        By convention, `second_threshold` is the T of "published if and only if the noisy count is at least T",
-        `noise_scale` the scale of that discrete Laplace noise, and `count_scale`, where there is one, that of the fresh
-        noise in the published count; without it the noisy count that was compared with T is itself published.
-        """
-        parameters = self.plan.parameters
+        """How selection biases the published counts; exact where the plan says how items were selected."""
         if self.plan.guarantee.notion == "sampling-step":
             return DRAWN
-        threshold, scale = parameters.get("second_threshold"), parameters.get("noise_scale")
-        if threshold is None or scale is None:
+        selection = self.plan.settings.selection
+        if selection is None:
             return SELECTION_IN_GENERAL
+        threshold, scale = selection.threshold, selection.noise_scale
         selected = (
             f"A published count is not the true count: discrete Laplace noise of scale {scale:g} was added to every "
             f"count, and an item is in the data only because its noisy count reached {threshold:g}. An item that is "
             "missing may still have been searched for often."
         )
-        if "count_scale" in parameters:
+        if selection.count_scale is not None:
             return selected + (
-                f" The published count carries fresh noise of scale {parameters['count_scale']:g} instead, and is "
+                f" The published count carries fresh noise of scale {selection.count_scale:g} instead, and is "
                 "right on average."
             )
         # Beyond its centre discrete Laplace noise has no memory: where it had to bridge a gap to the threshold, it

@@ -1,0 +1,132 @@
+"""What a mechanism would do and promise, as typed values from which the records are made."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, fields, replace
+from math import isfinite
+from typing import Any, Generic, Literal
+
+from typing_extensions import TypeVar
+
+from searchveil.privacy.guarantee import Guarantee
+
+Counted = Literal["users", "occurrences", "sessions"]
+
+
+@dataclass(frozen=True)
+class Selection:
+    """Items by their counts: published if and only if the count plus discrete Laplace noise reaches the threshold.
+
+    Without a `count_scale`, the noisy count that was compared with the threshold is itself published.
+    """
+
+    per_user: int  # the contribution bound: so many counts one user may change
+    noise_scale: float
+    threshold: int
+    first_threshold: int = 1  # items below it are dropped before the noise
+    count_scale: float | None = None  # of fresh noise in the published count
+    public: bool = False  # over a public domain: there is nothing for a threshold to hide
+
+    def switched_off(self, noise_scale: float) -> "Selection":
+        """With this noise instead and without thresholds: for the control of an audit, never for a release."""
+        fresh = None if self.count_scale is None else noise_scale
+        return replace(self, noise_scale=noise_scale, count_scale=fresh, threshold=0, first_threshold=0)
+
+
+@dataclass(frozen=True)
+class WeightSelection:
+    """Items by weights that users spread over theirs: named if the noisy total weight reaches the threshold."""
+
+    per_user: int  # the contribution bound: so many items one user may give weight to, of length one in all
+    sigma: float  # of the Gaussian noise of the whole account
+    threshold: float
+
+
+@dataclass(frozen=True)
+class Sessions:
+    """Where an item is a part of a session: which sessions, and how much of them."""
+
+    per_user: int
+    queries: int
+    gap_minutes: float
+
+
+@dataclass(frozen=True, kw_only=True)
+class Settings:
+    """What a mechanism worked out from its parameters; a mechanism has a subclass that adds its own.
+
+    The fields here are what others read of any mechanism: cards, audits, evaluations. A subclass that always has one
+    declares it anew without a default, by `field()`.
+    """
+
+    selection: Selection | None = None  # of the main table
+    clicks: Selection | None = None  # of the clicks beside it
+    transitions: Selection | None = None  # likewise
+    sessions: Sessions | None = None
+    pool_size: int | None = None  # of the public pool, from which published items may come
+
+    def to_json(self) -> dict[str, Any]:
+        """The `parameters` of the record, by the names they have there."""
+        return {}
+
+    def switched_off(self, noise_scale: float) -> "Settings":
+        """With every selection switched off."""
+        values = {one.name: getattr(self, one.name) for one in fields(self)}
+        off: dict[str, Any] = {n: s.switched_off(noise_scale) for n, s in values.items() if isinstance(s, Selection)}
+        return replace(self, **off)
+
+
+@dataclass(frozen=True, kw_only=True)
+class Recorded(Settings):
+    """Settings as a record has them, read back from a release folder or written by hand."""
+
+    values: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, values: Mapping[str, Any]) -> "Recorded":
+        return cls(values=dict(values), pool_size=values.get("pool_size"))
+
+    def to_json(self) -> dict[str, Any]:
+        return dict(self.values)
+
+
+def given(**values: Any) -> dict[str, Any]:
+    """The values that are there, in this order."""
+    return {name: value for name, value in values.items() if value is not None}
+
+
+S = TypeVar("S", bound=Settings, covariant=True, default=Any)  # of a mechanism that is not known: any
+
+
+@dataclass(frozen=True)
+class Plan(Generic[S]):
+    """What a mechanism would do and promise. Making one spends nothing and looks at nothing but the number of users."""
+
+    method: str
+    item: str
+    settings: S
+    guarantee: Guarantee
+    claims: Mapping[str, float] = field(default_factory=dict)  # what a paper says of these parameters, for comparison
+    figures: Mapping[str, Any] = field(default_factory=dict)  # how much can be published or, in a release, was
+    advice: str | None = None  # what to do instead, where these parameters make no sense
+    counts: Counted = "users"  # what a published count is a number of, for whoever compares it with a log
+
+    @property
+    def parameters(self) -> Mapping[str, Any]:
+        """The settings by the names of the record, to be shown and written; code reads `settings`."""
+        return self.settings.to_json()
+
+    def to_json(self) -> dict[str, Any]:
+        record: dict[str, Any] = {
+            "method": self.method,
+            "item": self.item,
+            "counts": self.counts,
+            "parameters": self.settings.to_json(),
+            "guarantee": self.guarantee.to_json(),
+            **{name: _finite(value) for name, value in (*self.claims.items(), *self.figures.items())},
+        }
+        return record if self.advice is None else record | {"advice": self.advice}
+
+
+def _finite(value: Any) -> Any:
+    """None for what JSON has no number for."""
+    return None if isinstance(value, float) and not isfinite(value) else value
