@@ -12,7 +12,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from searchveil.errors import InputError
+from searchveil.errors import InputError, setting
 from searchveil.privacy.guarantee import Guarantee
 from searchveil.publish.folder import write_tsv
 from searchveil.release_folder import release_files, release_record
@@ -26,7 +26,9 @@ def export_release(folder: Path, out: Path, layout: str) -> dict[str, int]:
     if layout not in LAYOUTS:
         raise InputError(f"no layout '{layout}'; there are {' and '.join(LAYOUTS)}")
     if out.exists():
-        raise InputError(f"{out} exists already: choose another --out or remove it first")
+        raise InputError(
+            f"{out} exists already: choose another " + setting("out") + " or remove it first", parameter="out"
+        )
     tables = _tables(folder)
     clicks = tables.get("clicks", tables["data"])
     if not {"query", "url", "count"} <= set(clicks.column_names):
@@ -102,7 +104,10 @@ def _columns(names: tuple[str, ...], rows: Sequence[tuple[object, ...]]) -> pa.T
 def _tables(folder: Path) -> dict[str, pa.Table]:
     files = {path.stem: path for path in release_files(folder) if path.suffix == ".parquet"}
     if "data" not in files:
-        raise InputError(f"{folder} is no release folder with Parquet tables; release with --table parquet")
+        raise InputError(
+            f"{folder} is no release folder with Parquet tables",
+            instead="release with " + setting("format", "parquet", of="table"),
+        )
     try:
         return {name: pq.read_table(path) for name, path in files.items()}
     except (OSError, pa.ArrowInvalid) as problem:

@@ -14,7 +14,7 @@ from searchveil.publish.k_anonymity import KAnonymity, searches_in_sessions
 from searchveil.publish.mechanism import Counted, Plan
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class KQuery(KAnonymity):
     """Publish every search whose query at least k users posed, under its session's fresh id."""
 

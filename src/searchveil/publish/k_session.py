@@ -15,7 +15,7 @@ from searchveil.publish.k_anonymity import KAnonymity, searches_in_sessions
 from searchveil.publish.mechanism import Counted, Plan
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class KSession(KAnonymity):
     """Cluster like sessions, at least k to a cluster, and publish for all of a cluster the one set that is closest."""
 

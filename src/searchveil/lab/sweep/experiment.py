@@ -7,22 +7,22 @@ import fnmatch
 import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from itertools import product
 from pathlib import Path
 from typing import Any, NoReturn
 
-from searchveil.errors import InputError
+from searchveil.errors import InputError, in_toml
 from searchveil.lab.applications import APPLICATIONS, application_named
 from searchveil.lab.measures import MEASURES, measure_named
-from searchveil.publish import METHODS, method_named
+from searchveil.publish import METHODS, build, method_named, no_such_parameter
 from searchveil.publish.mechanism import Mechanism
+from searchveil.publish.parameters import parameters_of
 
 Parameters = Mapping[str, Any]
 Judges = Mapping[str, Parameters]  # applications or measures: name → its parameters
 
 ORIGINAL = "original"  # the log itself, a row like any other wherever an application is tried
-PUBLIC_FILES = ("pool", "candidates", "transition_candidates")  # parameters that are tables kept in files
 TOP = ("title", "repeats", "seed", "test_fraction", "applications", "measures")
 TABLES = ("log", "application", "measure", "mechanism", "chart")
 # The columns of results.parquet that stand beside the parameters; a chart may use them too.
@@ -68,10 +68,16 @@ class Point:
     def varied(self) -> str:
         return ", ".join(f"{name}={self.parameters[name]}" for name in self.swept)
 
-    def build(self, files: Parameters) -> Mechanism:
-        """The mechanism; tables that are kept in files are given by `files`."""
-        simple = {name: value for name, value in self.parameters.items() if name not in PUBLIC_FILES}
-        return method_named(self.method)(**simple, **files)
+    @property
+    def public(self) -> Parameters:
+        """The parameters that are tables or pools, kept in files."""
+        in_files = [one.name for one in parameters_of(method_named(self.method)) if one.in_file]
+        return {name: value for name, value in self.parameters.items() if name in in_files}
+
+    def build(self, files: Mapping[str, Path]) -> Mechanism:
+        """The mechanism; what is kept in files is read from `files`."""
+        simple = {name: value for name, value in self.parameters.items() if name not in self.public}
+        return build(self.method, {**simple, **files})
 
 
 @dataclass(frozen=True)
@@ -142,7 +148,7 @@ class _Reading:
         if not applications and not measures:
             self._fail("", "judges nothing: name applications, measures or both")
         points = [point for place, table in enumerate(given["mechanism"], 1) for point in self._points(table, place)]
-        columns = {*COLUMNS, *(name for point in points for name in _parameters_of(point.method))}
+        columns = {*COLUMNS, *(one.name for point in points for one in parameters_of(method_named(point.method)))}
         judged = {*applications, *measures, *OF_A_RELEASE}
         charts = [self._chart(table, place, columns, judged) for place, table in enumerate(given.get("chart", []), 1)]
         if len({chart.file for chart in charts}) < len(charts):
@@ -207,7 +213,7 @@ class _Reading:
         method = table.get("method")
         if method not in METHODS:
             self._fail(where, f"no method '{method}'; there are {', '.join(METHODS)}")
-        known = _parameters_of(str(method))
+        known = {one.name: one for one in parameters_of(method_named(str(method)))}
         given = {name.replace("-", "_"): value for name, value in table.items() if name not in ("method", "label")}
         cases = given.pop("cases", [{}])
         if not isinstance(cases, list) or not cases or not all(isinstance(case, dict) for case in cases):
@@ -215,10 +221,7 @@ class _Reading:
         cases = [{name.replace("-", "_"): value for name, value in case.items()} for case in cases]
         for name in [*given, *(name for case in cases for name in case)]:
             if name not in known:
-                self._fail(where, f"{method} has no parameter '{name}'; it has {', '.join(known)}")
-        for name in _required(str(method)):
-            if name not in given and not all(name in case for case in cases):
-                self._fail(where, f"{method} needs {name}")
+                self._fail(where, no_such_parameter(str(method), name).written(in_toml))
         swept = [name for name, value in given.items() if isinstance(value, list)]
         several = {*swept, *(name for case in cases if len(cases) > 1 for name in case)}
         if empty := [name for name in swept if not given[name]]:
@@ -226,15 +229,16 @@ class _Reading:
         for case in cases:
             for values in product(*(given[name] for name in swept)):
                 chosen = {**given, **dict(zip(swept, values, strict=True)), **case}
-                parameters = {name: self._value(name, value, where) for name, value in chosen.items()}
+                parameters = {
+                    name: self._in_file(name, value, where) if known[name].in_file else as_tuples(value)
+                    for name, value in chosen.items()
+                }
                 differing = tuple(name for name in chosen if name in several)
                 point = Point(str(table.get("label", method)), str(method), parameters, differing)
                 self._try(lambda point=point: point.build({}), where)
                 yield point
 
-    def _value(self, name: str, value: Any, where: str) -> Any:
-        if name not in PUBLIC_FILES:
-            return as_tuples(value)
+    def _in_file(self, name: str, value: Any, where: str) -> str | DemoLog:
         if isinstance(value, dict):
             return self._demo(value, where)
         if not isinstance(value, str) or not (self.path.parent / value).is_file():
@@ -279,8 +283,10 @@ class _Reading:
     def _try(self, build: Any, where: str) -> None:
         try:
             build()
-        except (InputError, TypeError, ValueError) as problem:
-            self._fail(where, without_dashes(str(problem)))
+        except InputError as problem:
+            self._fail(where, problem.written(in_toml))
+        except (TypeError, ValueError) as problem:
+            self._fail(where, str(problem))
 
     def _fail(self, where: str, what: str) -> NoReturn:
         raise InputError(f"{self.path}{self._line(where)}: {where + ': ' if where else ''}{what}")
@@ -304,19 +310,3 @@ def as_tuples(value: Any) -> Any:
 
 def _listed(value: Any) -> tuple[Any, ...]:
     return tuple(value) if isinstance(value, list) else (value,)
-
-
-def _parameters_of(method: str) -> list[str]:
-    return [one.name for one in fields(method_named(method))]
-
-
-def _required(method: str) -> list[str]:
-    """The parameters that a method has no default for."""
-    return [
-        one.name for one in fields(method_named(method)) if one.default is MISSING and one.default_factory is MISSING
-    ]
-
-
-def without_dashes(message: str) -> str:
-    """What the command line calls --per-user is per_user in a file."""
-    return re.sub(r"--([a-z][a-z-]*)", lambda option: option[1].replace("-", "_"), message)
