@@ -95,7 +95,7 @@ def test_only_published_figures_are_in_an_export(tmp_path: Path) -> None:
     [
         ({"data": QUERIES}, "parquet", "orcas", "has no published clicks"),
         ({"data": QUERIES}, "parquet", "click-graph", "has no published clicks"),
-        ({"data": QUERIES, "clicks": CLICKS}, "csv", "orcas", "release with --table parquet"),
+        ({"data": QUERIES, "clicks": CLICKS}, "csv", "orcas", "release with format='parquet'"),
         ({"data": QUERIES, "clicks": CLICKS}, "parquet", "gml", "no layout 'gml'; there are click-graph and orcas"),
     ],
 )
@@ -113,7 +113,7 @@ def test_an_existing_folder_is_left_as_it_is(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, data=QUERIES, clicks=CLICKS)
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").write_text("mine")
-    with pytest.raises(InputError, match="exists already: choose another --out"):
+    with pytest.raises(InputError, match="exists already: choose another out or remove"):
         export_release(folder, tmp_path / "out", "orcas")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine"]
 

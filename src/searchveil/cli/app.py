@@ -110,7 +110,7 @@ def methods(
         show.print_json({"methods": [one.to_json() for one in described()]})
     else:
         for one in described():
-            print(f"{one.method}: {one.summary}\n    Promises {one.promise}.")
+            print(f"{one.method}: {one.summary}\n    Privacy: {one.promise}.")
         print("`searchveil release --method METHOD --help` shows the options of one.")
 
 

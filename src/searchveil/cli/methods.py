@@ -124,10 +124,9 @@ def _text_type(one: "Parameter") -> Any:
 
 
 def _option(one: "Parameter", panel: str) -> Any:
-    usual = f" Default {one.default}." if one.default not in (None, False, ()) else ""
     return typer.Option(
         option_of(one.name),
-        help=in_one_line(one) + usual,
+        help=in_one_line(one),
         metavar=None if one.kind == "flag" else METAVARS.get(one.kind, "TEXT"),
         show_default=False,
         rich_help_panel=panel,
@@ -135,18 +134,20 @@ def _option(one: "Parameter", panel: str) -> Any:
 
 
 def in_one_line(one: "Parameter") -> str:
-    """All that is declared of a parameter, except its default."""
-    about = [one.declared.help.rstrip(".")]
-    if one.choices:
-        about.append(f"One of {', '.join(one.choices)}")
-    limits = [one.range, one.declared.unit and f"in {one.declared.unit}"]
-    if any(limits):
-        about.append(", ".join(filter(None, limits)).capitalize())
-    if one.declared.symbol and one.declared.symbol not in one.declared.help:
-        about.append(f"Symbol {one.declared.symbol}")
-    if one.required:
-        about.append("Needed")
-    return ". ".join(about) + "."
+    """All that is declared of a parameter."""
+    about = [
+        one.declared.help.rstrip("."),
+        one.choices and f"One of {', '.join(one.choices)}",
+        limits_of(one).capitalize(),
+        one.declared.symbol and f"Symbol {one.declared.symbol}",
+        one.required and "Needed",
+        one.default not in (None, False, ()) and f"Default {one.default}",
+    ]
+    return ". ".join(filter(None, about)) + "."
+
+
+def limits_of(one: "Parameter") -> str:
+    return ", ".join(filter(None, [one.range, one.declared.unit and f"in {one.declared.unit}"]))
 
 
 def method_command(

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from searchveil.cli.methods import in_one_line, summary_of
+from searchveil.cli.methods import limits_of, summary_of
 from searchveil.cli.wording import on_command_line, option_of
 from searchveil.errors import settings
 from searchveil.privacy.guarantee import Notion
@@ -62,17 +62,19 @@ def _lines() -> Iterator[str]:
     yield "[Guarantees and proofs](guarantees.md) says what the promises mean."
     yield "Python and experiment files call a parameter by its name here; the command line by its option."
     for one in described():
-        yield from ("", f"## {one.method}", "", one.summary, "", f"Promises {one.promise}.", "")
+        yield from ("", f"## {one.method}", "", one.summary, "", f"Privacy: {one.promise}.", "")
         example = settings(one.mechanism.example).written(on_command_line)
         yield from ("```text", f"searchveil release log.tsv --method {one.method} {example} --out release")
         yield from (f"searchveil.method({str(build(one.method, one.mechanism.example))!r})", "```", "")
-        yield "| parameter | option | type | default | meaning |"
-        yield "|---|---|---|---|---|"
+        yield "| parameter | option | symbol | type | default | meaning |"
+        yield "|---|---|---|---|---|---|"
         yield from (_row(parameter) for parameter in parameters_of(one.mechanism))
 
 
 def _row(one: Parameter) -> str:
-    default = "needed" if one.required else "" if one.default in (None, ()) else str(one.default).lower()
-    default = f"{one.default}" if one.kind in ("number", "whole") and default not in ("needed", "") else default
-    meaning = in_one_line(one).removesuffix(" Needed.").replace("|", "\\|")
-    return f"| `{one.name}` | `{option_of(one.name)}` | {IN_WORDS[one.kind]} | {default} | {meaning} |"
+    default = "needed" if one.required else "no" if one.default is False else one.default
+    kind = ", ".join(filter(None, [IN_WORDS[one.kind], limits_of(one)]))
+    meaning = " ".join(filter(None, [one.declared.help, one.choices and f"One of {', '.join(one.choices)}."]))
+    cells = (f"`{one.name}`", f"`{option_of(one.name)}`", one.declared.symbol, kind, default, meaning)
+    shown = ["" if cell in (None, ()) else str(cell).replace("|", r"\|") for cell in cells]
+    return f"| {' | '.join(shown)} |"
