@@ -112,7 +112,7 @@ def values_of(one: Parameter) -> st.SearchStrategy[Any]:
         "choice": st.sampled_from(one.choices or ("",)),
         "item": st.sampled_from(one.choices or ("",)),
         "texts": st.lists(st.sampled_from(["a, b", "(x)", "it's", '"=', "ü\\d"])).map(tuple),
-        "pool": st.sampled_from(["pool.parquet", "it's a pool"]).map(QueryPool),
+        "pool": st.sampled_from(["pool.parquet", "it's a pool"]).map(lambda path: QueryPool(Path(path))),
     }
     return kinds[one.kind]
 
@@ -198,7 +198,7 @@ def strings(tree: ast.AST) -> list[ast.Constant]:
 def test_only_the_command_line_speaks_of_options() -> None:
     package = ROOT / "src" / "searchveil"
     found = [
-        f"{path.relative_to(package)}:{node.lineno}: {node.value}"
+        f"{path.relative_to(package)}:{node.lineno}: {node.value!r}"
         for path in sorted(package.rglob("*.py"))
         if path.relative_to(package).parts[0] != "cli"
         for node in strings(ast.parse(path.read_text(encoding="utf-8")))

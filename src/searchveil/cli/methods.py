@@ -137,13 +137,17 @@ def in_one_line(one: "Parameter") -> str:
     """All that is declared of a parameter."""
     about = [
         one.declared.help.rstrip("."),
-        one.choices and f"One of {', '.join(one.choices)}",
+        choices_of(one),
         limits_of(one).capitalize(),
         one.declared.symbol and f"Symbol {one.declared.symbol}",
-        one.required and "Needed",
-        one.default not in (None, False, ()) and f"Default {one.default}",
+        "Needed" if one.required else "",
+        f"Default {one.default}" if one.default not in (None, False, ()) else "",
     ]
     return ". ".join(filter(None, about)) + "."
+
+
+def choices_of(one: "Parameter") -> str:
+    return f"One of {', '.join(one.choices)}" if one.choices else ""
 
 
 def limits_of(one: "Parameter") -> str:

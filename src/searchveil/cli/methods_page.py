@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
-from searchveil.cli.methods import limits_of, summary_of
+from searchveil.cli.methods import choices_of, limits_of, summary_of
 from searchveil.cli.wording import on_command_line, option_of
 from searchveil.errors import settings
 from searchveil.privacy.guarantee import Notion
@@ -74,7 +74,7 @@ def _lines() -> Iterator[str]:
 def _row(one: Parameter) -> str:
     default = "needed" if one.required else "no" if one.default is False else one.default
     kind = ", ".join(filter(None, [IN_WORDS[one.kind], limits_of(one)]))
-    meaning = " ".join(filter(None, [one.declared.help, one.choices and f"One of {', '.join(one.choices)}."]))
+    meaning = f"{one.declared.help} {choices_of(one)}." if one.choices else one.declared.help
     cells = (f"`{one.name}`", f"`{option_of(one.name)}`", one.declared.symbol, kind, default, meaning)
     shown = ["" if cell in (None, ()) else str(cell).replace("|", r"\|") for cell in cells]
     return f"| {' | '.join(shown)} |"

@@ -57,7 +57,7 @@ class SafeLogSession(Mechanism):
             f"{safelog.subsequences(1, safelog.MOST_QUERIES_PER_SESSION):,}",
         ),
     ] = 3
-    clicks_per_user: Annotated[int, Declared("First clicks kept of each user; 0 for none.", symbol="l_c", least=0)] = 0
+    clicks_per_user: Annotated[int, Declared("First clicks kept of each user; 0 for none.", symbol="l", least=0)] = 0
     gap_minutes: Annotated[
         float,
         Declared(
