@@ -98,3 +98,8 @@ def test_texts_of_the_command_line_become_values(searchveil: Any) -> None:
     assert "transitions_threshold" in said.json["parameters"]
     for wrong, told in (("x", "--epsilon must be a positive number, not 'x'"), ("inf", "positive number, not inf")):
         assert_refused(searchveil("plan", "--epsilon", wrong, "--delta", "0.1"), told)
+
+
+def test_zero_is_a_value_and_a_default(searchveil: Any) -> None:
+    assert "Default 0." in " ".join(searchveil("plan", "--method", "safelog-session", "--help").out.split())
+    assert_refused(searchveil("plan", "--method", "sampling", "--wanted-size", "0"), "give a log and no --delta")

@@ -137,7 +137,8 @@ def plan(
     wanted = {name: value for name, value in how.extras.items() if name.startswith("wanted_")}
     opened: SearchLog | None
     if wanted:
-        mechanism, opened = _of_smallest_delta(how, reading, log, wanted)
+        opened, how.given["delta"] = _smallest_delta(how, reading, log, wanted)
+        mechanism = how.build(assumption)
     else:
         mechanism = how.build(assumption)  # before a log is read: a wrong option should be told at once
         opened = reading.read(log) if log else None
@@ -155,14 +156,14 @@ def plan(
         return
     show.plan(planned)
     if wanted:
-        print(f"To release so much, type: --delta {planned.guarantee.delta}")
+        print(f"To release so much, type: --delta {how.given['delta']}")
     show.beside_plan(beside, assumed=how.extras.get("assume"))
 
 
-def _of_smallest_delta(
+def _smallest_delta(
     how: MethodOptions, reading: LogOptions, log: list[str] | None, wanted: dict[str, float]
-) -> "tuple[Mechanism, SearchLog]":
-    """Sampling with the smallest δ that gives what is wanted, and the log that was looked at for it."""
+) -> "tuple[SearchLog, float]":
+    """The log, and the smallest δ of sampling that gives what is wanted of it."""
     from searchveil.cli import show
     from searchveil.publish.sampling import Sampling, smallest_exposure
 
@@ -179,7 +180,7 @@ def _of_smallest_delta(
     with show.steps() as step:
         size, recall = wanted.get("wanted_size"), wanted.get("wanted_recall")
         found = smallest_exposure(opened, size=size, recall=recall, progress=step, **free)
-    return replace(mechanism, delta=found.delta), opened
+    return opened, found.delta
 
 
 def _recommended(mechanism: "Mechanism") -> dict[str, dict[str, float]]:

@@ -96,7 +96,7 @@ class MethodGroup(Group):
     def collect(self, given: dict[str, Any]) -> MethodOptions:
         def said(names: Sequence[str]) -> dict[str, Any]:
             found = {name: given.pop(name) for name in names}
-            return {name: value for name, value in found.items() if value not in (None, False, [])}
+            return {name: value for name, value in found.items() if not _is_nothing(value)}
 
         parameters = said([one.name for one in self._declared()])
         extras = said(list(self.extras.get(self.method or "", {})))
@@ -116,6 +116,11 @@ def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
 
 def _none(one: "Parameter") -> bool | None:
     return False if one.kind == "flag" else None
+
+
+def _is_nothing(value: Any) -> bool:
+    """Left out, as a flag, a list and everything else are; zero is a value."""
+    return value is None or value is False or value in ([], ())
 
 
 def _text_type(one: "Parameter") -> Any:
@@ -141,7 +146,7 @@ def in_one_line(one: "Parameter") -> str:
         limits_of(one).capitalize(),
         one.declared.symbol and f"Symbol {one.declared.symbol}",
         "Needed" if one.required else "",
-        f"Default {one.default}" if one.default not in (None, False, ()) else "",
+        "" if _is_nothing(one.default) else f"Default {one.default}",
     ]
     return ". ".join(filter(None, about)) + "."
 
