@@ -75,7 +75,7 @@ def test_plan_tells_the_limit_before_anything_is_done_and_advises(searchveil: An
     assert "1,372" in said
     said = done(searchveil("plan", *SAMPLING, "--delta", "1e-4", "--users", "1980")).out
     assert "less than one" in said
-    assert "--method zealous" in said
+    assert "the method zealous" in said
     record = done(searchveil("plan", *SAMPLING, "--delta", "1e-4", "--users", "1980", "--json")).json
     assert record["limit"] == pytest.approx(0.198, abs=1e-3)
     assert "zealous" in record["advice"]
