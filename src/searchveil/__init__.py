@@ -27,6 +27,7 @@ if TYPE_CHECKING:
     from searchveil.log.read import read_log as read_log
     from searchveil.privacy.guarantee import Guarantee as Guarantee
     from searchveil.privacy.ledger import Ledger as Ledger
+    from searchveil.publish import method as method
     from searchveil.publish.k_keyword import KKeyword as KKeyword
     from searchveil.publish.k_query import KQuery as KQuery
     from searchveil.publish.k_session import KSession as KSession
@@ -53,6 +54,7 @@ _WHERE = {
     "read_log": "log.read",
     "Guarantee": "privacy.guarantee",
     "Ledger": "privacy.ledger",
+    "method": "publish",
     "KKeyword": "publish.k_keyword",
     "KQuery": "publish.k_query",
     "KSession": "publish.k_session",

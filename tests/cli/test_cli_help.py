@@ -10,6 +10,7 @@ from commandline import COMMAND, assert_refused, demo_log, new_ledger, run, succ
 COMMANDS = (
     "demo",
     "inspect",
+    "methods",
     "plan",
     "release",
     "pool",

@@ -75,7 +75,7 @@ def test_plan_tells_the_limit_before_anything_is_done_and_advises(searchveil: An
     assert "1,372" in said
     said = done(searchveil("plan", *SAMPLING, "--delta", "1e-4", "--users", "1980")).out
     assert "less than one" in said
-    assert "--method zealous" in said
+    assert "the method zealous" in said
     record = done(searchveil("plan", *SAMPLING, "--delta", "1e-4", "--users", "1980", "--json")).json
     assert record["limit"] == pytest.approx(0.198, abs=1e-3)
     assert "zealous" in record["advice"]
@@ -133,7 +133,7 @@ def test_wanted_sizes_need_a_log_and_no_delta(searchveil: Any, log_file: Path) -
         (("--epsilon", "0.001"), "does not depend on --epsilon; leave it out"),
         (("--objective", "kl"), "does not depend on --objective; leave it out"),
         (("--sampler", "dice"), "no sampler 'dice'"),
-        (("--support", "7"), "--support is a share of all clicks"),
+        (("--support", "7"), "--support must be a number above 0 and at most 1, not 7; it is a share of all clicks"),
     ],
 )
 def test_wanted_sizes_say_at_once_which_options_do_not_fit(

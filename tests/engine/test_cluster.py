@@ -221,11 +221,11 @@ def test_java_8_calls_itself_otherwise(tmp_path: Path) -> None:
 REFUSED_BEFORE_JAVA: dict[str, tuple[dict[str, Any], str]] = {
     "no master there": ({"master": "spark://127.0.0.1:9"}, "no Spark master answers there (Connection refused)"),
     "no port": ({"master": "spark://host"}, "spark://host:7077"),
-    "no such kind of master": ({"master": "steam"}, "--master steam: is none that Spark knows"),
-    "an option of its own": ({"spark_conf": {"spark.executor.memory": "3g"}}, "use --executor-memory"),
+    "no such kind of master": ({"master": "steam"}, "master='steam': is none that Spark knows"),
+    "an option of its own": ({"spark_conf": {"spark.executor.memory": "3g"}}, "use executor_memory"),
     "no setting of Spark": ({"spark_conf": {"colour": "red"}}, "begin with spark."),
-    "memory that is no size": ({"memory": "lots"}, "--memory 'lots'"),
-    "executor memory that is no size": ({"executor_memory": "-5GB"}, "--executor-memory '-5GB'"),
+    "memory that is no size": ({"memory": "lots"}, "memory 'lots'"),
+    "executor memory that is no size": ({"executor_memory": "-5GB"}, "executor_memory '-5GB'"),
 }
 
 
@@ -270,5 +270,5 @@ def test_no_value_of_a_row_is_in_what_is_said_of_a_failure() -> None:
 
 def test_options_of_spark_need_spark() -> None:
     for given in ({"executor_memory": "1GB"}, {"spark_conf": {"spark.x": "y"}}, {"master": "local[1]"}):
-        with pytest.raises(InputError, match="add --engine spark"):
+        with pytest.raises(InputError, match="add engine='spark'"):
             sv.open_engine("duckdb", **given)

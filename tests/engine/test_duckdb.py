@@ -29,7 +29,7 @@ def test_a_size_means_the_same_everywhere(text: str, size: int) -> None:
     "text", ["-5GB", "lots", "", "3", "GB", "3XB", "1e3GB", "nan GB", "٣GB", "1GB'; drop table x; --", "5KB", "0GB"]
 )
 def test_what_is_no_size_is_refused(text: str) -> None:
-    with pytest.raises(InputError, match="--memory"):
+    with pytest.raises(InputError, match="memory"):
         open_engine(memory=text)
 
 
@@ -58,7 +58,7 @@ def test_a_quote_in_the_temporary_folder_is_a_letter(tmp_path: Path, monkeypatch
 def test_no_path_is_fetched_from_the_network(path: str) -> None:
     """Reading such a path would first download an extension, by plain HTTP, and run it."""
     engine = DuckDBEngine()
-    with pytest.raises(InputError, match=r"files of this machine only.*--engine spark"):
+    with pytest.raises(InputError, match=r"files of this machine only.*engine='spark'"):
         read_log(path, engine=engine)
     for name in ("autoinstall_known_extensions", "autoload_known_extensions"):
         assert setting(engine, name) is False

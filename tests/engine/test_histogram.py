@@ -192,13 +192,13 @@ def test_staging_keeps_the_rows_and_a_value_comes_out_plain(engine: Engine) -> N
 def test_an_unknown_engine_and_wrong_settings_are_refused() -> None:
     with pytest.raises(InputError, match="no engine 'flink'; there are duckdb and spark"):
         open_engine("flink")
-    with pytest.raises(InputError, match="--master is for Spark"):
+    with pytest.raises(InputError, match="master is for Spark; add engine='spark'"):
         open_engine("duckdb", master="local[2]")
 
 
 def test_a_refused_memory_limit_leaves_no_open_database_behind(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
-    with pytest.raises(InputError, match="--memory 'lots' is no size"):
+    with pytest.raises(InputError, match="memory 'lots' is no size; write for example memory='3GB'"):
         open_engine("duckdb", memory="lots")
     left = list(tmp_path.iterdir())
     gc.collect()  # else the garbage collector complains about it in some later test

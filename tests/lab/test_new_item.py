@@ -25,7 +25,8 @@ from searchveil.lab.evaluate import evaluate
 from searchveil.lab.report import write_report
 from searchveil.log import SearchLog
 from searchveil.privacy.noise import DiscreteLaplace
-from searchveil.publish.mechanism import Mechanism, Release
+from searchveil.publish.mechanism import Mechanism
+from searchveil.publish.release import Release
 from searchveil.publish.threshold import survivors
 from searchveil.publish.weighted import Weighted
 from searchveil.publish.zealous import Zealous

@@ -113,7 +113,7 @@ BAD: list[tuple[str, str, tuple[str, ...]]] = [
     (
         "unknown parameter",
         f"{LOG}[[mechanism]]\nmethod = 'k-query'\n\n[[mechanism]] # two\nmethod = 'k-query'\nj = 3",
-        (":7: [[mechanism]] 2: k-query has no parameter 'j'; it has k",),
+        (":7: [[mechanism]] 2: k-query has no j; it has k",),
     ),
     ("missing parameter", f"{LOG}[[mechanism]]\nmethod = 'zealous'\nepsilon = 1", ("zealous needs delta",)),
     ("wrong value", f"{LOG}[[mechanism]]\nmethod = 'k-query'\nk = [5, 1]", ("[[mechanism]] 1: k must be", "not 1")),

@@ -274,7 +274,7 @@ def test_trec_2013_seconds_and_users(tmp_path: Path, duckdb_engine: Engine) -> N
     assert problems_of(log) == {
         "bad time": (1, ("s.xml: session 1",)),
         "no query": (1, ("s.xml: session 1",)),
-        "no userid; with --reader-option user=session each session is a user of its own": (1, ("s.xml: session 2",)),
+        "no userid; with the reader option user=session each session is a user of its own": (1, ("s.xml: session 2",)),
     }
 
 
@@ -419,5 +419,5 @@ def test_parquet_whose_name_cannot_be_escaped(tmp_path: Path, duckdb_engine: Eng
 
 def test_parquet_of_another_type_is_refused(tmp_path: Path, duckdb_engine: Engine) -> None:
     pq.write_table(pa.table({"user": [1], "query": [2]}), tmp_path / "log.parquet")
-    with pytest.raises(InputError, match="holds int64, not text; type --column query=NAME"):
+    with pytest.raises(InputError, match=r"holds int64, not text; type columns=\{'query': NAME\}"):
         read_log(tmp_path / "log.parquet", engine=duckdb_engine)

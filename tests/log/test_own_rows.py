@@ -120,12 +120,14 @@ def test_jsonl_a_user_that_only_some_rows_have_is_not_guessed(tmp_path: Path, du
     log = read_log(put(tmp_path / "without.jsonl", *visits), engine=duckdb_engine)
     assert log.users == 30
     path = put(tmp_path / "with.jsonl", *visits[:5], alice, *visits[5:])
-    with pytest.raises(InputError, match=r"some of the first rows have 'user_id'.* type --column user=user_id, other"):
+    with pytest.raises(
+        InputError, match=r"some of the first rows have 'user_id'.* type columns=\{'user': 'user_id'\}, other"
+    ):
         read_log(path, engine=duckdb_engine)
     told = read_log(path, engine=duckdb_engine, columns={"user": "client_id"})
     assert rows_of(told, "cA") == rows_of(log)
     second = put(tmp_path / "second.jsonl", alice)
-    with pytest.raises(InputError, match="--column user=user_id"):
+    with pytest.raises(InputError, match=r"columns=\{'user': 'user_id'\}"):
         read_log([tmp_path / "without.jsonl", second], engine=duckdb_engine)
 
 
@@ -190,7 +192,7 @@ def test_sogou_a_guessed_gbk_is_named(tmp_path: Path, duckdb_engine: Engine) -> 
 
 def test_parquet_has_a_schema(tmp_path: Path, engine: Engine) -> None:
     pq.write_table(pa.table({"session_id": ["s"], "query": ["a"]}), tmp_path / "log.parquet")
-    with pytest.raises(InputError, match="--column user=session_id"):
+    with pytest.raises(InputError, match=r"columns=\{'user': 'session_id'\}"):
         read_log(tmp_path / "log.parquet", engine=engine)
     log = read_log(tmp_path / "log.parquet", engine=engine, columns={"user": "session_id"})
     assert (log.unit, log.taken_as_public) == ("session", (DECODED,))
@@ -221,7 +223,9 @@ def test_sessions_and_cookies_are_no_users_unless_told(
     table = f"customer{separator}{column}{separator}query\n7{separator}v1{separator}a\n"
     path = put(tmp_path / f"log.{kind}", {"customer": 7, column: "v1", "query": "a"} if kind == "jsonl" else table)
     unit = "session" if column.lower().startswith("session") else "cookie"
-    with pytest.raises(InputError, match=f"with --column user={column}, a guarantee is per {unit}, not per person"):
+    with pytest.raises(
+        InputError, match=rf"with columns=\{{'user': '{column}'\}}, a guarantee is per {unit}, not per person"
+    ):
         read_log(path, engine=duckdb_engine)
     log = read_log(path, engine=duckdb_engine, columns={"user": column})
     assert (log.unit, rows_of(log)) == (unit, [("v1", "a")])
@@ -277,12 +281,14 @@ def test_trec_a_session_without_the_id_asked_for_is_bad_rows(tmp_path: Path, duc
     path = trec(tmp_path / "s.xml", session("7", None, "a", "b"), session(None, "u", "c"))
     log = read_log(path, format="trec", engine=duckdb_engine)
     assert [row[:2] for row in rows_of(log)] == [("u", "c")]
-    reason = "no userid; with --reader-option user=session each session is a user of its own"
+    reason = "no userid; with the reader option user=session each session is a user of its own"
     assert log.problems == (Problem(reason, 2, ("s.xml: session 7",)),)
     log = read_log(path, format="trec", engine=duckdb_engine, options={"user": "session"})
     assert [row[:2] for row in rows_of(log)] == [("1:7", "a"), ("1:7", "b")]
     assert log.problems == (Problem("session without a num", 1, ("s.xml: session ?",)),)
-    with pytest.raises(InputError, match="no row could be read: 2 rows: no userid; with --reader-option user=session"):
+    with pytest.raises(
+        InputError, match="no row could be read: 2 rows: no userid; with the reader option user=session"
+    ):
         read_log(trec(tmp_path / "2012.xml", session("7", None, "a", "b")), format="trec", engine=duckdb_engine)
 
 

@@ -213,7 +213,7 @@ def test_lines_of_any_length_around_the_limit(
 
 def test_strict_makes_bad_rows_an_error(tmp_path: Path, duckdb_engine: Engine) -> None:
     path = write(tmp_path / "log.tsv", row(), FAULTS["bad time"], FAULTS["bad rank"])
-    with pytest.raises(InputError, match=r"1 row: bad time \(at log.tsv:2\); 1 row: bad rank .*log.tsv:3.*--strict"):
+    with pytest.raises(InputError, match=r"1 row: bad time \(at log.tsv:2\); 1 row: bad rank .*log.tsv:3.*strict"):
         read_log(path, format="aol", engine=duckdb_engine, strict=True)
     assert read_log(write(path, row()), engine=duckdb_engine, strict=True).rows == 1
 

@@ -120,7 +120,7 @@ def test_an_existing_folder_is_left_as_it_is(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, data=QUERIES, clicks=CLICKS)
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "mine").write_text("mine")
-    with pytest.raises(InputError, match="exists already: choose another --out"):
+    with pytest.raises(InputError, match="exists already: choose another out or remove"):
         export_release(folder, tmp_path / "out", "orcas")
     assert [path.name for path in (tmp_path / "out").iterdir()] == ["mine"]
 

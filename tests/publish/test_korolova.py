@@ -193,9 +193,9 @@ def test_replace_one_doubles_the_noise(counting: Any) -> None:
     ("wrong", "message"),
     [
         ({"epsilon": 0}, "epsilon must be a positive number, not 0"),
-        ({"delta": 1}, "delta must lie between 0 and 1, not 1"),
-        ({"queries_per_user": 0}, "--queries-per-user must be a whole number of at least 1, not 0"),
-        ({"clicks_per_user": 0}, "--clicks-per-user must be a whole number of at least 1, not 0"),
+        ({"delta": 1}, "delta must be a number above 0 and below 1, not 1"),
+        ({"queries_per_user": 0}, "queries_per_user must be a whole number of at least 1, not 0"),
+        ({"clicks_per_user": 0}, "clicks_per_user must be a whole number of at least 1, not 0"),
         ({"counting": "rows"}, "no counting 'rows'; there are occurrences and users"),
         ({"variant": "new"}, "no variant 'new'; there are exact and published"),
         ({"neighbours": "swap"}, "no neighbours 'swap'"),

@@ -341,7 +341,7 @@ def test_the_smallest_delta_for_a_wanted_size(duckdb_engine: Engine) -> None:
         reached = amounts(mechanism, counts).sum() / (UNITS if sampler == "poisson" else 1)
         assert reached >= 12 * (1 - 1e-6)
         assert found.at_least <= found.b
-    with pytest.raises(InputError, match="--wanted-size N or --wanted-recall"):
+    with pytest.raises(InputError, match="say what is wanted: size=N or recall=SHARE"):
         smallest_exposure(log)
 
 
@@ -373,7 +373,7 @@ def test_less_than_one_tuple_is_advised_against(duckdb_engine: Engine) -> None:
     plan = Sampling(delta=1e-4).plan(1980)
     assert plan.figures["limit"] == pytest.approx(0.198, abs=0.001)
     assert plan.advice is not None
-    assert "--method zealous" in plan.advice
+    assert "the method zealous" in plan.advice
     log = log_of(duckdb_engine, FIGURE_1)
     release = Sampling(delta=1e-4, sampler="multinomial", seconds=0.1).release(log)
     assert release.table.num_rows == 0
@@ -450,16 +450,16 @@ def test_the_papers_noise_is_labelled(duckdb_engine: Engine) -> None:
     [
         ({"delta": 0.0}, "delta"),
         ({"epsilon": 0.0}, "epsilon"),
-        ({"objective": "fame"}, "no objective 'fame'; there are size, frequent, diversity, kl"),
-        ({"sampler": "dice"}, "no sampler 'dice'; there are multinomial, poisson"),
-        ({"support": 0.0}, "--support"),
-        ({"output_size": 5.0}, "leave out --output-size"),
-        ({"objective": "kl", "output_size": -1.0}, "--output-size must be above 0"),
-        ({"objective": "kl", "output_size": 1.5, "sampler": "multinomial"}, "whole --output-size, not 1.5"),
-        ({"seconds": -1.0}, "--seconds"),
-        ({"solver": "luck"}, "no solver 'luck'; there are best, spe, greedy, lp-rounding, branch-and-bound"),
+        ({"objective": "fame"}, "no objective 'fame'; there are size, frequent, diversity and kl"),
+        ({"sampler": "dice"}, "no sampler 'dice'; there are multinomial and poisson"),
+        ({"support": 0.0}, "support must be a number above 0 and at most 1, not 0; it is a share of all clicks"),
+        ({"output_size": 5.0}, "leave out output_size"),
+        ({"objective": "kl", "output_size": -1.0}, "output_size must be a positive number, not -1"),
+        ({"objective": "kl", "output_size": 1.5, "sampler": "multinomial"}, "whole output_size, not 1.5"),
+        ({"seconds": -1.0}, "seconds must be a number of at least 0, not -1"),
+        ({"solver": "luck"}, "no solver 'luck'; there are best, spe, greedy, lp-rounding and branch-and-bound"),
         ({"solver": "spe"}, "leave it out"),
-        ({"noise_counts": True}, "add --sampler multinomial"),
+        ({"noise_counts": True}, "add sampler='multinomial', objective='size'"),
     ],
 )
 def test_what_is_refused(wrong: dict[str, Any], message: str) -> None:
@@ -470,7 +470,7 @@ def test_what_is_refused(wrong: dict[str, Any], message: str) -> None:
 
 def test_a_support_that_no_pair_has_and_a_size_that_no_chance_gives_are_refused(duckdb_engine: Engine) -> None:
     log = log_of(duckdb_engine, random_clicks(40, 10, seed=6))
-    with pytest.raises(InputError, match=r"no pair holds 0.99 of all clicks; try a smaller --support"):
+    with pytest.raises(InputError, match=r"no pair holds 0.99 of all clicks; try a smaller support"):
         Sampling(delta=0.5, objective="frequent", support=0.99).release(log)
     with pytest.raises(InputError, match="appear for certain"):
         smallest_exposure(log, size=1e9)

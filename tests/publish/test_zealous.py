@@ -178,17 +178,17 @@ def test_a_higher_threshold_than_needed_is_taken_and_a_lower_one_refused() -> No
         ({"epsilon": -1}, "epsilon must be a positive number, not -1"),
         ({"epsilon": float("nan")}, "epsilon must be a positive number, not nan"),
         ({"epsilon": float("inf")}, "epsilon must be a positive number, not inf"),
-        ({"delta": 0}, "delta must lie between 0 and 1, not 0"),
-        ({"delta": 1}, "delta must lie between 0 and 1, not 1"),
-        ({"per_user": 0}, "--per-user must be a whole number of at least 1, not 0"),
+        ({"delta": 0}, "delta must be a number above 0 and below 1, not 0"),
+        ({"delta": 1}, "delta must be a number above 0 and below 1, not 1"),
+        ({"per_user": 0}, "per_user must be a whole number of at least 1, not 0"),
         ({"item": "ngram"}, "no item 'ngram'"),
         ({"notion": "vague"}, "no notion 'vague'"),
         ({"neighbours": "swap"}, "no neighbours 'swap'"),
         ({"notion": "probabilistic", "neighbours": "add-remove"}, "proved for replace-one"),
         ({"notion": "indistinguishable", "neighbours": "add-remove"}, "proved for replace-one"),
         ({"notion": "indistinguishable", "first_threshold": 2}, "has the first threshold 1"),
-        ({"first_threshold": 0}, "--first-threshold must be a whole number of at least 1, not 0"),
-        ({"users": 0}, "--users must be a whole number of at least 1, not 0"),
+        ({"first_threshold": 0}, "first_threshold must be a whole number of at least 1, not 0"),
+        ({"users": 0}, "users must be a whole number of at least 1, not 0"),
         ({"users": 10}, "approximate notion takes no public number of users, for neighbouring logs differ in it"),
         ({"users": 10, "neighbours": "replace-one"}, "takes no public number of users, for nothing depends on it"),
         ({"users": 10, "notion": "indistinguishable"}, "takes no public number of users, for nothing depends on it"),
@@ -221,7 +221,7 @@ def test_the_claimed_number_of_users_must_be_the_logs(duckdb_engine: Engine) -> 
     with pytest.raises(InputError, match="claims fewer users than the log's 10"):
         Zealous(**probabilistic, users=9).release(log)
     assert Zealous(**probabilistic, users=10).plan(log).parameters["users"] == 10
-    with pytest.raises(InputError, match="needs the public number of users; add --users N"):
+    with pytest.raises(InputError, match="needs the public number of users; add users=N"):
         Zealous(**probabilistic).plan()
 
 

@@ -36,7 +36,9 @@ def answer() -> NoReturn:
         if received() is not None or was_interrupted(problem):  # what else went wrong is the signal's doing
             code = INTERRUPTED
         elif isinstance(problem, SearchveilError):
-            _stop(str(problem), problem.exit_code)
+            from searchveil.cli.wording import on_command_line
+
+            _stop(problem.written(on_command_line), problem.exit_code)
         elif isinstance(problem, BrokenPipeError):
             # Whoever reads our output has gone (`… | head`): not an error of ours, and nothing more can be said there.
             _leave_stdout()

@@ -2,20 +2,19 @@
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from searchveil.cli.options import (
-    BudgetOptions,
-    Json,
-    LogOptions,
-    LogPaths,
-    MethodOptions,
-    OptionalLogPaths,
-    with_option_groups,
-)
+from searchveil.cli.methods import OF_PLAN, MethodOptions, method_command
+from searchveil.cli.options import BudgetOptions, Json, LogOptions, LogPaths, OptionalLogPaths, with_option_groups
 from searchveil.errors import InputError
+
+if TYPE_CHECKING:
+    from searchveil.log import SearchLog
+    from searchveil.privacy.calibrate import Assumption
+    from searchveil.publish.mechanism import Mechanism
+    from searchveil.publish.plan import Plan
 
 app = typer.Typer(
     help="Publish web search logs without publishing the people in them.",
@@ -97,96 +96,114 @@ def inspect(log: LogPaths, reading: LogOptions, json: Json = False) -> None:
     show.rows({name.replace("_", " "): value for name, value in summary.items() if name not in told_already})
 
 
-@app.command(epilog=_example("searchveil plan --method zealous --epsilon 1 --delta 1e-6 --per-user 5 --users 657426"))
-@with_option_groups
+@app.command(epilog=_example("searchveil methods"))
+def methods(
+    markdown: Annotated[bool, typer.Option("--markdown", help="The page docs/methods.md.")] = False,
+    json: Json = False,
+) -> None:
+    """List the ways of publishing and what each promises."""
+    from searchveil.cli import show
+    from searchveil.cli.methods_page import described, page
+
+    if markdown:
+        print(page(), end="")
+    elif json:
+        show.print_json({"methods": [one.to_json() for one in described()]})
+    else:
+        for one in described():
+            print(f"{one.method}: {one.summary}\n    Privacy: {one.promise}.")
+        print("`searchveil release --method METHOD --help` shows the options of one.")
+
+
+@method_command(
+    app,
+    "searchveil plan --method zealous --epsilon 1 --delta 1e-6 --per-user 5 --users 657426",
+    "searchveil plan {} --users 657426",
+    OF_PLAN,
+)
 def plan(
     how: MethodOptions,
     reading: LogOptions,
     log: OptionalLogPaths = None,
-    wanted_size: Annotated[float | None, typer.Option(help="sampling: the smallest δ for so many tuples.")] = None,
-    wanted_recall: Annotated[
-        float | None, typer.Option(help="sampling: the smallest δ for this share of the frequent pairs.")
-    ] = None,
-    recommend: Annotated[
-        bool, typer.Option("--recommend", help="safelog-click: good settings for a wanted ε and queries per user.")
-    ] = False,
+    users: Annotated[int | None, typer.Option(min=1, help="A public number of users, instead of a log.")] = None,
     json: Json = False,
 ) -> None:
     """Say what a release would guarantee and publish. Touches no budget and publishes nothing."""
     from searchveil.cli import show
     from searchveil.log.summary import WARNING
-    from searchveil.privacy.calibrate import check_whole
 
-    if log and how.users is not None:
+    if log and users is not None:
         raise InputError("give a log or --users, not both")
-    assumption, users = how.assumption, how.users
-    if assumption is not None and how.method != "zealous":
-        raise InputError(f"--assume predicts what zealous publishes; it does not know {how.method}")
-    if users is not None:
-        check_whole(users, "users")
-    how.users = None  # here it stands for a log
-    if wanted_size is None and wanted_recall is None:
+    assumption = how.assumption(users)
+    wanted = {name: value for name, value in how.extras.items() if name.startswith("wanted_")}
+    opened: SearchLog | None
+    if wanted:
+        opened, how.given["delta"] = _smallest_delta(how, reading, log, wanted)
+        mechanism = how.build(assumption)
+    else:
         mechanism = how.build(assumption)  # before a log is read: a wrong option should be told at once
         opened = reading.read(log) if log else None
-    else:
-        if not log or how.method != "sampling" or how.delta is not None:
-            raise InputError(
-                "--wanted-size and --wanted-recall look for δ of --method sampling: give a log and no --delta"
-            )
-        fixed = [name for name in ("epsilon", "objective", "solver") if getattr(how, name) is not None]
-        if fixed:
-            raise InputError(f"the smallest δ for a wanted output does not depend on --{fixed[0]}; leave it out")
-        from searchveil.publish.sampling import smallest_exposure
-
-        replace(how, delta=0.5).build(assumption)  # as above
-        opened = reading.read(log)
-        with show.steps() as step:
-            free = ("sampler", "support", "seconds")
-            chosen = {name: getattr(how, name) for name in free if getattr(how, name) is not None}
-            how.delta = smallest_exposure(opened, size=wanted_size, recall=wanted_recall, progress=step, **chosen).delta
-        mechanism = how.build(assumption)
     planned = mechanism.plan(users if opened is None else opened)
     if opened is not None:
         show.problems(opened)
         opened.engine.close()
-    record = planned.to_json()
-    private = opened is not None and bool(planned.figures)
-    if private:
-        record["warning"] = WARNING
-    if recommend:
-        from searchveil.publish.safelog_click import SafeLogClick
-
-        if not isinstance(mechanism, SafeLogClick):
-            raise InputError(f"--recommend is for safelog-click, not {how.method}")
-        record["recommended"] = mechanism.recommend()
+    beside: dict[str, Any] = {"warning": WARNING} if opened is not None and planned.figures else {}
+    if how.extras.get("recommend"):
+        beside["recommended"] = _recommended(mechanism)
     if assumption is not None:
-        selection = planned.settings.selection
-        record["expected_rows"] = assumption.expected_published(
-            selection.per_user, selection.noise_scale, selection.threshold, selection.first_threshold
-        )
+        beside["expected_rows"] = _expected_rows(planned, assumption)
     if json:
-        show.print_json(record)
+        show.print_json(planned.to_json() | beside)
         return
     show.plan(planned)
-    if wanted_size is not None or wanted_recall is not None:
-        print(f"To release so much, type: --delta {how.delta}")
-    if private:
-        typer.echo(f"searchveil: {WARNING}", err=True)
-    for whose, settings in record.get("recommended", {}).items():
-        print(
-            f"Recommended ({whose}): "
-            + ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in settings.items())
-        )
-    if assumption is not None:
-        print(f"Expected to be published if {how.assume}: about {record['expected_rows']:,.0f} items.")
+    if wanted:
+        print(f"To release so much, type: --delta {how.given['delta']}")
+    show.beside_plan(beside, assumed=how.extras.get("assume"))
 
 
-@app.command(
-    epilog=_example(
-        "searchveil release log.tsv --method zealous --item query --epsilon 1 --delta 1e-6 --per-user 5 --out release"
+def _smallest_delta(
+    how: MethodOptions, reading: LogOptions, log: list[str] | None, wanted: dict[str, float]
+) -> "tuple[SearchLog, float]":
+    """The log, and the smallest δ of sampling that gives what is wanted of it."""
+    from searchveil.cli import show
+    from searchveil.publish.sampling import Sampling, smallest_exposure
+
+    if not log or "delta" in how.given:
+        raise InputError("--wanted-size and --wanted-recall look for δ: give a log and no --delta")
+    fixed = [name for name in ("epsilon", "objective", "solver") if name in how.given]
+    if fixed:
+        raise InputError(f"the smallest δ for a wanted output does not depend on --{fixed[0]}; leave it out")
+    any_delta = replace(how, given=how.given | {"delta": Sampling.example["delta"]})
+    mechanism = any_delta.build(None)  # before a log is read, as above
+    assert isinstance(mechanism, Sampling)
+    free = {name: getattr(mechanism, name) for name in ("sampler", "support", "seconds") if name in how.given}
+    opened = reading.read(log)
+    with show.steps() as step:
+        size, recall = wanted.get("wanted_size"), wanted.get("wanted_recall")
+        found = smallest_exposure(opened, size=size, recall=recall, progress=step, **free)
+    return opened, found.delta
+
+
+def _recommended(mechanism: "Mechanism") -> dict[str, dict[str, float]]:
+    from searchveil.publish.safelog_click import SafeLogClick
+
+    assert isinstance(mechanism, SafeLogClick)  # no other method has the option
+    return mechanism.recommend()
+
+
+def _expected_rows(planned: "Plan[Any]", assumption: "Assumption") -> float:
+    selection = planned.settings.selection
+    assert selection is not None  # no other method has the option
+    return assumption.expected_published(
+        selection.per_user, selection.noise_scale, selection.threshold, selection.first_threshold
     )
+
+
+@method_command(
+    app,
+    "searchveil release log.tsv --method zealous --item query --epsilon 1 --delta 1e-6 --per-user 5 --out release",
+    "searchveil release log.tsv {} --out release",
 )
-@with_option_groups
 def release(
     log: LogPaths,
     out: Annotated[str, typer.Option(help="The folder to make.")],
@@ -200,7 +217,7 @@ def release(
     from searchveil.cli import show
     from searchveil.publish.folder import claimed
 
-    mechanism = how.build(how.assumption)
+    mechanism = how.build(how.assumption())
     with show.steps() as step, claimed(Path(out), table):  # before anything is paid
         step("reading the log")
         opened = reading.read(log)
@@ -365,10 +382,9 @@ def sweep(
         raise typer.Exit(1)
 
 
-@app.command(
-    epilog=_example("searchveil audit --method zealous --epsilon 1.5 --delta 0.05 --per-user 1 --runs 60 --canary near")
+@method_command(
+    app, "searchveil audit --method zealous --epsilon 1.5 --delta 0.05 --per-user 1 --runs 60 --canary near"
 )
-@with_option_groups
 def audit(
     how: MethodOptions,
     runs: Annotated[int, typer.Option(help="Releases to make; hundreds prove something.")] = 600,
@@ -381,7 +397,7 @@ def audit(
     from searchveil.lab.audit import audit as run
 
     with show.steps() as step:
-        result = run(how.build(how.assumption), runs=runs, canaries=canary, confidence=confidence, progress=step)
+        result = run(how.build(how.assumption()), runs=runs, canaries=canary, confidence=confidence, progress=step)
     if json:
         show.print_json(result.to_json())
     else:

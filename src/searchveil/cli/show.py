@@ -93,6 +93,17 @@ def plan(plan: "Plan") -> None:
         print(f"Note: {caveat}.")
 
 
+def beside_plan(beside: Mapping[str, Any], assumed: str | None) -> None:
+    """What was asked for beside the plan itself."""
+    if "warning" in beside:
+        print(f"searchveil: {beside['warning']}", file=sys.stderr)
+    for whose, settings in beside.get("recommended", {}).items():
+        told = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in settings.items())
+        print(f"Recommended ({whose}): {told}")
+    if "expected_rows" in beside:
+        print(f"Expected to be published if {assumed}: about {beside['expected_rows']:,.0f} items.")
+
+
 def evaluation(found: "Evaluation", release: str) -> None:
     """Every figure of the original and of the release side by side, the warning above all."""
     from searchveil.lab.report import Row, in_figures, sections

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 
 from searchveil.engine.base import Engine
-from searchveil.errors import InputError
+from searchveil.errors import InputError, setting
 
 
 def open_engine(
@@ -16,10 +16,13 @@ def open_engine(
 ) -> Engine:
     """DuckDB inside this process, or Spark at `master` (for example local[2], spark://host:7077, yarn)."""
     if name == "duckdb":
-        of_spark = {"--master": master, "--executor-memory": executor_memory, "--spark-conf": spark_conf or None}
-        for option, value in of_spark.items():
+        of_spark = {"master": master, "executor_memory": executor_memory, "spark_conf": spark_conf or None}
+        for parameter, value in of_spark.items():
             if value is not None:
-                raise InputError(f"{option} is for Spark; add --engine spark")
+                instead = "add " + setting("engine", "spark")
+                raise InputError(
+                    setting(parameter) + " is for Spark", parameter=parameter, value=value, instead=instead
+                )
         from searchveil.engine.duckdb import DuckDBEngine
 
         return DuckDBEngine(memory=memory)

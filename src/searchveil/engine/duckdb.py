@@ -13,7 +13,7 @@ import ibis.expr.types as ir
 from searchveil.engine.base import EarlyRows, Engine, Look
 from searchveil.engine.builtin import builtin
 from searchveil.engine.size import memory_in_bytes
-from searchveil.errors import InputError
+from searchveil.errors import InputError, setting
 from searchveil.scratch import Scratch
 
 # A query or a path must not make DuckDB fetch and run code from the network.
@@ -74,8 +74,9 @@ class DuckDBEngine(Engine):
         for path in paths:
             if "://" in path and not path.startswith("file://"):
                 raise InputError(
-                    f"{path}: DuckDB reads files of this machine only, for it would download what reads others; copy "
-                    "it here first, or add --engine spark"
+                    f"{path}: DuckDB reads files of this machine only, for it would download what reads others",
+                    parameter="engine",
+                    instead="copy it here first, or add " + setting("engine", "spark"),
                 )
         return self.connection.read_parquet([not_a_pattern(path) for path in paths])
 

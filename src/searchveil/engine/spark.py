@@ -20,7 +20,7 @@ import pyarrow as pa
 from searchveil.engine.base import Engine
 from searchveil.engine.builtin import builtin
 from searchveil.engine.size import memory_in_bytes
-from searchveil.errors import InputError
+from searchveil.errors import InputError, Text, setting
 from searchveil.scratch import Scratch
 
 NEEDED_BY_WORKERS = ("duckdb", "ibis", "numpy", "pandas", "pyarrow")
@@ -28,10 +28,10 @@ OLDEST_JAVA = 17
 GET_JAVA = "apt-get install openjdk-17-jre-headless"
 # Settings that have an option of their own, or that our results rely on.
 NOT_TO_BE_SET = {
-    "spark.master": "use --master",
-    "spark.driver.memory": "use --memory",
-    "spark.executor.memory": "use --executor-memory",
-    "spark.sql.session.timeZone": "times are read as UTC",
+    "spark.master": "use " + setting("master"),
+    "spark.driver.memory": "use " + setting("memory"),
+    "spark.executor.memory": "use " + setting("executor_memory"),
+    "spark.sql.session.timeZone": Text.of("times are read as UTC"),
 }
 SECONDS_TO_REACH_A_MASTER = 10
 SECONDS_TO_GET_A_WORKER = 180
@@ -160,23 +160,28 @@ def _settings(master: str, memory: str | None, executor_memory: str | None, conf
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet}",
     }
     if memory is not None:
-        settings["spark.driver.memory"] = _in_mebibytes(memory, "--memory")
+        settings["spark.driver.memory"] = _in_mebibytes(memory, "memory")
     if executor_memory is not None:
-        settings["spark.executor.memory"] = _in_mebibytes(executor_memory, "--executor-memory")
+        settings["spark.executor.memory"] = _in_mebibytes(executor_memory, "executor_memory")
     if _is_local(master):
         settings |= {"spark.driver.bindAddress": "127.0.0.1", "spark.driver.host": "127.0.0.1"}
         settings["spark.sql.shuffle.partitions"] = "8"
     for key, value in conf.items():
         if key in NOT_TO_BE_SET:
-            raise InputError(f"--spark-conf {key}={value}: not this way; {NOT_TO_BE_SET[key]}")
+            raise _wrong_setting(key, value, "not this way", NOT_TO_BE_SET[key])
         if not key.startswith("spark."):
-            raise InputError(f"--spark-conf {key}={value}: Spark's settings begin with spark.")
+            raise _wrong_setting(key, value, "Spark's settings begin with spark.")
         settings[key] = f"{settings[key]} {value}" if key == "spark.driver.extraJavaOptions" else value
     return settings
 
 
-def _in_mebibytes(size: str, option: str) -> str:
-    return f"{memory_in_bytes(size, option) // 2**20}m"
+def _wrong_setting(key: str, value: str, problem: str, instead: Text | None = None) -> InputError:
+    said = setting("spark_conf", {key: value}) + f": {problem}"
+    return InputError(said, parameter="spark_conf", value=value, instead=instead)
+
+
+def _in_mebibytes(size: str, parameter: str) -> str:
+    return f"{memory_in_bytes(size, parameter) // 2**20}m"
 
 
 def _is_local(master: str) -> bool:
@@ -208,9 +213,8 @@ def _start(master: str, settings: Mapping[str, str]) -> Any:
 def _check_master(master: str) -> None:
     """Spark itself would try for a minute to reach one, and then say something about a stopped context."""
     if not re.fullmatch(r"local(\[.+\])?|local-cluster\[.+\]|spark://.+|yarn|k8s://.+", master):
-        raise InputError(
-            f"--master {master}: is none that Spark knows; write for example local[2], spark://host:7077 or yarn"
-        )
+        instead = "write for example local[2], spark://host:7077 or yarn"
+        raise _wrong_master(master, "is none that Spark knows", instead)
     standalone = re.fullmatch(r"spark://(.+)", master)
     if standalone is None:
         return
@@ -218,18 +222,20 @@ def _check_master(master: str) -> None:
     for place in standalone[1].split(","):
         host, _, port = place.rpartition(":")
         if not host or not port.isdecimal():
-            raise InputError(f"--master {master}: write a host and a port, as in spark://host:7077")
+            raise _wrong_master(master, "has no host and port", "write for example spark://host:7077")
         try:
             socket.create_connection((host.strip("[]"), int(port)), SECONDS_TO_REACH_A_MASTER).close()
             return
         except (OSError, OverflowError) as problem:
             refusals.append(str(getattr(problem, "strerror", None) or problem))
-    raise InputError(
-        f"--master {master}: no Spark master answers there ({'; '.join(refusals)}); start it or correct it"
-    )
+    raise _wrong_master(master, f"no Spark master answers there ({'; '.join(refusals)})", "start it or correct it")
 
 
-def _why_not_started(problem: Exception) -> str:
+def _wrong_master(master: str, problem: str, instead: str) -> InputError:
+    return InputError(setting("master", master) + f": {problem}", parameter="master", value=master, instead=instead)
+
+
+def _why_not_started(problem: Exception) -> str | Text:
     said = str(problem)
     if "JAVA_GATEWAY_EXITED" not in said and not isinstance(problem, FileNotFoundError):
         return f"Spark did not start: {cause_of(problem)}"
@@ -243,10 +249,8 @@ def _why_not_started(problem: Exception) -> str:
         return (
             f"Spark needs Java {OLDEST_JAVA} or later, and {java} is Java {version}; set JAVA_HOME, or type: {GET_JAVA}"
         )
-    return (
-        "Spark's Java stopped at once, mostly for an option or a size that it cannot have; look at --memory, "
-        "--spark-conf and what Java said above"
-    )
+    look_at = setting("memory") + ", " + setting("spark_conf") + " and what Java said above"
+    return "Spark's Java stopped at once, mostly for an option or a size that it cannot have; look at " + look_at
 
 
 def _java_version(java: str) -> int | None:
@@ -287,7 +291,7 @@ def _check_workers(context: Any) -> None:
         if gave_up.is_set():
             raise InputError(
                 f"{context.master}: no worker took a job in {SECONDS_TO_GET_A_WORKER} seconds; are there workers with "
-                "enough free cores and memory? --executor-memory asks for less"
+                "enough free cores and memory? " + setting("executor_memory") + " asks for less"
             ) from problem
         raise InputError(_why_workers_fail(problem)) from problem
     finally:

@@ -16,7 +16,7 @@ import ibis.expr.types as ir
 
 from searchveil.engine import Engine
 from searchveil.engine.sql import literal
-from searchveil.errors import InputError
+from searchveil.errors import Blank, InputError, command, setting
 from searchveil.items.item import normalize_query
 from searchveil.log.normalize import Normalization
 from searchveil.log.readers.generic import is_user_column
@@ -35,6 +35,7 @@ NOT_A_NOUN = frozenset(
     you your
     """.split()
 )
+PUBLIC_LIST = setting("source", Blank("FILE"), of="pool")
 NOT_NOUN_ENDINGS = ("ly", "ing", "ed", "ous", "ful", "ible", "able", "ive", "est", "n't", "'s", "'re", "'ll", "'ve")
 
 
@@ -43,6 +44,12 @@ class QueryPool:
     """Distinct queries in a Parquet file with one column, `query`."""
 
     path: Path
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "path", Path(self.path))
+
+    def __repr__(self) -> str:
+        return f"QueryPool({str(self.path)!r})"
 
     def table(self, engine: Engine, normalization: Normalization) -> ir.Table:
         """The pool's queries in normal form, each once."""
@@ -89,7 +96,12 @@ class QueryPool:
         second draw. The seed makes the pool repeatable; it is public, as the pool is.
         """
         if size < 1:
-            raise InputError(f"a pool needs at least one query, not {size}; try --size 100000")
+            raise InputError(
+                f"a pool needs at least one query, not {size}",
+                parameter="size",
+                value=size,
+                instead="try " + setting("size", 100_000),
+            )
         ngrams = list(_noun_like(Path(source)))
         if not any(frequency for frequency, _ in ngrams):
             raise InputError(f"{source} has no n-gram that ends like a noun; each line is a number, then the words")
@@ -112,13 +124,13 @@ class QueryPool:
 
         path = Path(path)
         if not path.is_file():
-            raise InputError(f"there is no pool {path}; make one with: searchveil pool --queries FILE --out {path}")
+            make = command("pool", queries=Blank("FILE"), out=path)
+            raise InputError(f"there is no pool {path}", parameter="pool", instead="make one with: " + make)
         try:
             columns = pq.read_schema(path).names
         except (OSError, pa.ArrowInvalid) as problem:
-            raise InputError(
-                f"{path} is not a pool; make one with: searchveil pool --queries {path} --out P"
-            ) from problem
+            make = command("pool", queries=path, out=Blank("P"))
+            raise InputError(f"{path} is not a pool", parameter="pool", instead="make one with: " + make) from problem
         if columns != ["query"]:  # and not, by a slip of the hand, the log itself
             raise InputError(f"{path} is not a pool, which has a column 'query' and no other: {', '.join(columns)}")
         pool = cls(path.resolve())  # an engine's workers may start elsewhere
@@ -133,7 +145,9 @@ class QueryPool:
         from searchveil.engine.duckdb import DuckDBEngine
 
         if out.exists():
-            raise InputError(f"{out} exists; choose another --out or remove it first")
+            raise InputError(
+                f"{out} exists", parameter="out", instead="choose another " + setting("out") + " or remove it first"
+            )
         engine = DuckDBEngine()
         try:
             connection = engine.connection.con

@@ -103,7 +103,7 @@ def _doubt(original: View, released: View, release: Release) -> str | None:
         return None
     return (
         f"{absent:,} of {released.engine.value(published.count()):,} published {called(table)} are not in the log: the "
-        "release was made of another log, or this one is read in another way (--format, --column, --normalize)."
+        "release was made of another log, or this one is read in another way (format, columns, normalisation)."
     )
 
 

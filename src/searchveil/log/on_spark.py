@@ -22,7 +22,7 @@ import pyarrow as pa
 
 from searchveil.engine.duckdb import DuckDBEngine
 from searchveil.engine.spark import SparkEngine, cause_of, spark_path
-from searchveil.errors import InputError, was_interrupted
+from searchveil.errors import InputError, setting, was_interrupted
 from searchveil.log.readers.base import Reader, Request
 from searchveil.log.readers.lines import LONGEST_LINE
 from searchveil.log.readers.source import GZIP_MAGIC, HEAD_BYTES, Source
@@ -52,8 +52,9 @@ def parse_on_spark(engine: SparkEngine, reader: Reader, request: Request) -> tup
     path = request.sources[0].path
     if reader.whole_files is not None:
         raise InputError(
-            f"{path}: Spark reads text line by line, and {reader.name} is not: {reader.whole_files}; leave out "
-            "--engine spark, or bring it as Parquet"
+            f"{path}: Spark reads text line by line, and {reader.name} is not: {reader.whole_files}",
+            parameter="engine",
+            instead="leave out " + setting("engine", "spark") + ", or bring it as Parquet",
         )
     parsed = reader.parse(Workshop(None, Path(), lambda parts: _stage(engine, parts)), request)
     table = engine.connection.table(parsed.table)
@@ -136,8 +137,12 @@ def _refuse_what_spark_reads_otherwise(part: Part) -> None:
     for source in part.sources:
         if part.layout.quote:
             raise InputError(
-                f"{source.path}: quoted values may hold line ends, and Spark cuts files there; if no value is quoted "
-                "add --reader-option quote=none, otherwise leave out --engine spark or bring it as Parquet"
+                f"{source.path}: quoted values may hold line ends, and Spark cuts files there",
+                instead="if no value is quoted add "
+                + setting("options", {"quote": "none"})
+                + ", otherwise leave out "
+                + setting("engine", "spark")
+                + " or bring it as Parquet",
             )
         if not source.head:
             raise InputError(f"{source.path}: is empty, or a folder; name the files in it")

@@ -7,9 +7,10 @@ from typing import TYPE_CHECKING, Any, cast
 import ibis.expr.types as ir
 
 from searchveil.engine import Engine, open_engine
-from searchveil.errors import InputError, printable
+from searchveil.errors import InputError, printable, setting
 from searchveil.log.normalize import USUAL, Normalization
 from searchveil.log.readers import READERS, Reader, Request
+from searchveil.log.readers.base import wrong_option
 from searchveil.log.readers.parquet import read_parquet
 from searchveil.log.readers.source import Source, find_sources
 from searchveil.log.readers.staging import Parsed, Remarks, Workshop
@@ -61,15 +62,20 @@ def _reader_for(sources: Sequence[Source], format: str) -> tuple[Reader, bool]:
     """The reader, and whether it was declared: by the caller or by something in the files that is no row."""
     if format != "auto":
         if format not in READERS:
-            raise InputError(f"--format {format}: it is one of auto, {', '.join(READERS)}")
+            raise InputError(
+                setting("format", format) + f": it is one of auto, {', '.join(READERS)}",
+                parameter="format",
+                value=format,
+            )
         return READERS[format], True
     readers = {source.path: _recognise(source) for source in sources}
     first, *others = readers
     for other in others:
         if readers[other] is not readers[first]:
             raise InputError(
-                f"{first} looks like {readers[first].name} but {other} like {readers[other].name}; "
-                "name one with --format, or read them apart"
+                f"{first} looks like {readers[first].name} but {other} like {readers[other].name}",
+                parameter="format",
+                instead="name one with " + setting("format") + ", or read them apart",
             )
     return readers[first], all(readers[first].declared(source.head, source.name) for source in sources)
 
@@ -83,27 +89,39 @@ def _recognise(source: Source) -> Reader:
     for reader in READERS.values():
         if reader.recognises(source.head, source.name):
             return reader
-    raise InputError(f"{source.path}: its format is none I know; type --format with one of {', '.join(READERS)}")
+    raise InputError(
+        f"{source.path}: its format is none I know",
+        parameter="format",
+        instead="type " + setting("format") + f" with one of {', '.join(READERS)}",
+    )
 
 
 def _check_request(reader: Reader, request: Request, on_spark: bool) -> None:
     if request.columns and not reader.takes_columns:
         raise InputError(
-            f"--column is for csv, tsv, jsonl and parquet; {request.sources[0].path} is read as {reader.name}"
+            setting("columns")
+            + f": is for csv, tsv, jsonl and parquet; {request.sources[0].path} is read as {reader.name}",
+            parameter="columns",
         )
     for option, value in request.options.items():
         if option not in reader.options:
             known = ", ".join(reader.options) or "none"
-            raise InputError(f"--reader-option {option}={value}: {reader.name} has no such option; it has {known}")
+            raise wrong_option(option, value, f"{reader.name} has no such option; it has {known}")
     for source in request.sources:
         if reader.parse is None and (source.gzipped or (source.head and not source.head.startswith(b"PAR1"))):
             raise InputError(
-                f"{source.path}: is not a Parquet file; type another --format, one of {', '.join(READERS)}"
+                f"{source.path}: is not a Parquet file",
+                parameter="format",
+                instead="type another " + setting("format") + f", one of {', '.join(READERS)}",
             )
         if Path(source.path).is_dir() and (reader.parse is not None or not any(Path(source.path).rglob("*.parquet"))):
             raise InputError(f"{source.path}: is a folder; name the files in it, for example '{source.path}/*'")
         if reader.parse is not None and "://" in source.path and not on_spark:
-            raise InputError(f"{source.path}: only Spark reads text from afar; add --engine spark, or copy it here")
+            raise InputError(
+                f"{source.path}: only Spark reads text from afar",
+                parameter="engine",
+                instead="add " + setting("engine", "spark") + ", or copy it here",
+            )
 
 
 def _parse_into(engine: Engine, reader: Reader, request: Request) -> tuple[ir.Table, Remarks]:
@@ -137,6 +155,7 @@ def _called(sources: Sequence[Source]) -> str:
 def _refuse_if_wanting(log: SearchLog, strict: bool) -> None:
     described = "; ".join(map(str, log.problems))
     if strict and log.problems:
-        raise InputError(f"{log.source}: {described}; correct them, or leave out --strict")
+        instead = "correct them, or leave out " + setting("strict")
+        raise InputError(f"{log.source}: {described}", parameter="strict", value=True, instead=instead)
     if log.engine.value(log.table.limit(1).count()) == 0:
         raise InputError(f"{log.source}: no row could be read{': ' + described if described else ', it is empty'}")

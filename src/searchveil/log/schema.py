@@ -7,7 +7,7 @@ from functools import cached_property
 import ibis.expr.types as ir
 
 from searchveil.engine import Engine
-from searchveil.errors import InputError, printable
+from searchveil.errors import InputError, Text, printable
 from searchveil.log.normalize import Normalization
 
 COLUMNS = ("user", "query", "time", "rank", "url")
@@ -58,10 +58,12 @@ class SearchLog:
             if column not in self.table.columns:
                 raise InputError(f"{self.source} has no column '{column}'; it has {', '.join(self.table.columns)}")
 
-    def require(self, *columns: str, why: str) -> None:
+    def require(self, *columns: str, why: str, or_add: Text | None = None) -> None:
+        """Refuse a log without these columns; `or_add` is what to add to do without them."""
         missing = [column for column in columns if column not in self.table.columns]
         if missing:
-            raise InputError(f"{self.source} has no {' and no '.join(missing)}, which {why} needs")
+            instead = None if or_add is None else "add " + or_add + " to do without"
+            raise InputError(f"{self.source} has no {' and no '.join(missing)}, which {why} needs", instead=instead)
 
     @cached_property
     def users(self) -> int:

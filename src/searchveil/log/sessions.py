@@ -9,6 +9,7 @@ from searchveil.errors import InputError
 from searchveil.log.schema import SearchLog
 
 GAP_MINUTES = 30
+SHORTEST_GAP_MINUTES = 1 / 60
 LONGEST_GAP_MINUTES = 366 * 24 * 60  # a year: any engine can add it to any time of a log
 
 
@@ -34,7 +35,7 @@ def with_sessions(log: SearchLog, gap_minutes: float = GAP_MINUTES) -> ir.Table:
 
 
 def check_gap(gap_minutes: float) -> None:
-    if not 1 <= gap_minutes * 60 <= LONGEST_GAP_MINUTES * 60:
+    if not SHORTEST_GAP_MINUTES <= gap_minutes <= LONGEST_GAP_MINUTES:
         raise InputError(
             f"the session gap must be from a second to a year ({LONGEST_GAP_MINUTES} minutes), not {gap_minutes:g}"
         )

@@ -16,6 +16,7 @@ import numpy as np
 from searchveil.errors import InputError
 from searchveil.privacy.guarantee import Neighbours
 
+SMALLEST_SCALE = 0.01
 LARGEST_SCALE = 20_000.0  # the noise tables grow with the scale; a scale beyond this hides any count worth publishing
 
 
@@ -23,27 +24,12 @@ FAR = 1_000  # so many scales beyond a threshold the tail is below any positive 
 SMALLEST = nextafter(0.0, 1.0)
 
 
-def check_epsilon(epsilon: float) -> None:
-    if not 0 < epsilon < inf:
-        raise InputError(f"epsilon must be a positive number, not {epsilon:g}; try --epsilon 1")
-
-
-def check_delta(delta: float) -> None:
-    if not 0 < delta < 1:
-        raise InputError(f"delta must lie between 0 and 1, not {delta:g}; try --delta 1e-6")
-
-
-def check_whole(value: int, option: str, *, least: int = 1) -> None:
-    """A number that bounds what a user adds must be whole: half an item more would be one the noise is not for."""
-    if not isinstance(value, int) or value < least:
-        raise InputError(f"--{option} must be a whole number of at least {least}, not {value}")
-
-
 def check_scale(scale: float) -> None:
-    if not 0.01 <= scale <= LARGEST_SCALE:
+    if not SMALLEST_SCALE <= scale <= LARGEST_SCALE:
         raise InputError(
-            f"the noise scale {scale:g} is outside 0.01 … {LARGEST_SCALE:g}; "
-            "choose an epsilon nearer to 1 or other items per user"
+            f"the noise scale {scale:g} is outside {SMALLEST_SCALE:g} … {LARGEST_SCALE:g}",
+            parameter="epsilon",
+            instead="choose an epsilon nearer to 1 or other items per user",
         )
 
 

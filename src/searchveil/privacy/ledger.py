@@ -19,7 +19,7 @@ from math import inf, isfinite
 from pathlib import Path
 from typing import Any, Literal, get_args
 
-from searchveil.errors import BudgetRefused, InputError
+from searchveil.errors import Blank, BudgetRefused, InputError, setting, settings
 from searchveil.log import SearchLog
 from searchveil.privacy.composition import Cost, basic, decimal, not_below, optimal
 from searchveil.privacy.guarantee import Guarantee, Neighbours, Notion
@@ -41,6 +41,7 @@ COUNTED_AS: dict[Notion, str] = {
 
 APPLICATION_ID = 0x5645494C  # "VEIL": tells a ledger from any other SQLite file
 SCHEMA_VERSION = 2
+ANOTHER_FILE = "name another " + setting("ledger") + " file"
 BUSY_SECONDS = 60  # how long to wait for another process that is reserving
 
 # ε and δ are kept as text, because they are decimals. The triggers guard against a slip of the hand; the seals, each
@@ -178,15 +179,19 @@ class Ledger:
         """
         path = Path(path)
         _check_budget(budget_epsilon, budget_delta)
-        _check_word("--budget-neighbours", neighbours, get_args(Neighbours))
-        _check_word("--budget-composition", composition, get_args(Composition))
+        _check_word("neighbours", neighbours, get_args(Neighbours))
+        _check_word("composition", composition, get_args(Composition))
         if not path.parent.is_dir():
-            raise InputError(f"ledger {path}: there is no folder {path.parent}; make it or name another --ledger file")
+            instead = "make it or " + ANOTHER_FILE
+            raise InputError(f"ledger {path}: there is no folder {path.parent}", parameter="ledger", instead=instead)
         if not os.path.lexists(path):
             if budget_epsilon is None or budget_delta is None:
                 raise InputError(
-                    f"ledger {path} does not exist yet: give it a budget with --budget-epsilon E --budget-delta D, "
-                    "for example --budget-epsilon 1 --budget-delta 1e-6"
+                    f"ledger {path} does not exist yet: give it a budget with "
+                    + settings({"budget_epsilon": Blank("E"), "budget_delta": Blank("D")})
+                    + ", for example "
+                    + settings({"budget_epsilon": 1, "budget_delta": 1e-6}),
+                    parameter="budget_epsilon",
                 )
             _create(path, budget_epsilon, budget_delta, neighbours or "add-remove", composition or "basic")
         with _opened(path, f"ledger {path} cannot be used") as file:
@@ -278,20 +283,30 @@ class Ledger:
         """The guarantee as this ledger counts it: (ε,δ)-differential privacy under the ledger's neighbours."""
         if not guarantee.is_private:
             raise BudgetRefused(
-                "budget refused: a release without differential privacy has no finite cost; leave out --ledger"
+                "budget refused: a release without differential privacy has no finite cost",
+                parameter="ledger",
+                instead="leave out " + setting("ledger"),
             )
         if guarantee.neighbours == "replace-one" and self.neighbours == "add-remove":
-            notion = "" if guarantee.notion == "approximate" else "--notion approximate "
+            other = {} if guarantee.notion == "approximate" else {"notion": "approximate"}
             raise InputError(
                 f"ledger {self.path} counts add-remove, which a replace-one promise does not imply: release with "
-                f"{notion}--neighbours add-remove, or open another ledger with --budget-neighbours replace-one"
+                + settings({**other, "neighbours": "add-remove"})
+                + ", or open another ledger with "
+                + setting("neighbours", "replace-one", of="ledger"),
+                parameter="neighbours",
+                value=guarantee.neighbours,
             )
         # The notion changes first: group privacy, which converts the neighbours, is about differential privacy itself.
         counted = replace(guarantee, notion="approximate").under(self.neighbours)
         if not counted.is_private:
             raise BudgetRefused(
-                f"budget refused: counted as {self.neighbours}, the release has δ = 1, which promises nothing; lower "
-                "its --epsilon or --delta, or release with --neighbours replace-one"
+                f"budget refused: counted as {self.neighbours}, the release has δ = 1, which promises nothing; lower its "
+                + setting("epsilon")
+                + " or "
+                + setting("delta")
+                + ", or release with "
+                + setting("neighbours", "replace-one")
             )
         if counted.neighbours == guarantee.neighbours:
             return counted
@@ -301,7 +316,9 @@ class Ledger:
         if entries and entries[0].guarantee["unit"] != guarantee.unit:
             raise InputError(
                 f"ledger {self.path} counts per {entries[0].guarantee['unit']} and the release promises per "
-                f"{guarantee.unit}: the two do not add up; name another --ledger file"
+                f"{guarantee.unit}: the two do not add up",
+                parameter="ledger",
+                instead=ANOTHER_FILE,
             )
 
     def _check_log(self, fingerprint: str | None, entries: list[Entry]) -> None:
@@ -309,8 +326,12 @@ class Ledger:
         if fingerprint is None or not known or fingerprint in known or self.same_log:
             return
         raise InputError(
-            f"ledger {self.path} is the account of another log, or this one has changed since: name the --ledger file "
-            "of this log, or add --same-log if it is the same log that grew or was corrected"
+            f"ledger {self.path} is the account of another log, or this one has changed since: name the "
+            + setting("ledger")
+            + " file of this log, or add "
+            + setting("same_log", True)
+            + " if it is the same log that grew or was corrected",
+            parameter="ledger",
         )
 
     def _fingerprint(self, log: SearchLog) -> str:
@@ -350,17 +371,24 @@ class Ledger:
     def _check_same(
         self, epsilon: float | None, delta: float | None, neighbours: Neighbours | None, composition: Composition | None
     ) -> None:
-        has = {
-            "--budget-epsilon": self.budget_epsilon,
-            "--budget-delta": self.budget_delta,
-            "--budget-neighbours": self.neighbours,
-            "--budget-composition": self.composition,
+        has: dict[str, Any] = {
+            "budget_epsilon": self.budget_epsilon,
+            "budget_delta": self.budget_delta,
+            "neighbours": self.neighbours,
+            "composition": self.composition,
         }
-        for (option, mine), asked in zip(has.items(), (epsilon, delta, neighbours, composition), strict=True):
+        for (name, mine), asked in zip(has.items(), (epsilon, delta, neighbours, composition), strict=True):
             if asked is not None and asked != mine:
                 raise InputError(
-                    f"ledger {self.path} was opened with {option} {mine}, not {asked}, and keeps it: leave {option} "
-                    "out, or name another --ledger file if this is another log"
+                    f"ledger {self.path} was opened with "
+                    + setting(name, mine, of="ledger")
+                    + f", not {asked}, and keeps it: leave "
+                    + setting(name, of="ledger")
+                    + " out, or "
+                    + ANOTHER_FILE
+                    + " if this is another log",
+                    parameter=name,
+                    value=asked,
                 )
 
     def _entries(self, file: sqlite3.Connection) -> list[Entry]:
@@ -459,8 +487,9 @@ def _create(path: Path, epsilon: float, delta: float, neighbours: Neighbours, co
     except (sqlite3.Error, OSError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())
         raise InputError(
-            f"ledger {path} cannot be created: {reason}; name a --ledger file where you may write, on a file system "
-            "with hard links"
+            f"ledger {path} cannot be created: {reason}",
+            parameter="ledger",
+            instead="name a " + setting("ledger") + " file where you may write, on a file system with hard links",
         ) from error
     finally:
         with suppress(OSError):
@@ -488,7 +517,7 @@ def _seal(before: str, row: Mapping[str, Any]) -> str:
 
 def _account(file: sqlite3.Connection, path: Path) -> tuple[float, float, Neighbours, Composition, str, str]:
     if file.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-        raise InputError(f"{path} is not a searchveil ledger; name another --ledger file")
+        raise InputError(f"{path} is not a searchveil ledger", parameter="ledger", instead=ANOTHER_FILE)
     if file.execute("PRAGMA user_version").fetchone()[0] != SCHEMA_VERSION:
         raise InputError(f"ledger {path} was made by another version of searchveil; use that version")
     made = [row["sql"] for row in file.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid")]
@@ -518,16 +547,19 @@ def _told(log: SearchLog) -> dict[str, str]:
     return {name: str(value) for name, value in found.to_pylist()[0].items()}
 
 
-def _check_word(option: str, word: str | None, known: tuple[str, ...]) -> None:
+def _check_word(name: str, word: str | None, known: tuple[str, ...]) -> None:
     if word is not None and word not in known:
-        raise InputError(f"{option} {word}: there are {' and '.join(known)}")
+        said = setting(name, word, of="ledger") + f": there are {' and '.join(known)}"
+        raise InputError(said, parameter=name, value=word)
 
 
 def _check_budget(epsilon: float | None, delta: float | None) -> None:
     if epsilon is not None and not 0 < epsilon < inf:
-        raise InputError(f"--budget-epsilon must be a positive number, not {epsilon}")
+        said = setting("budget_epsilon") + f" must be a positive number, not {epsilon}"
+        raise InputError(said, parameter="budget_epsilon", value=epsilon)
     if delta is not None and not 0 <= delta < 1:
-        raise InputError(f"--budget-delta must be at least 0 and below 1, not {delta}")
+        said = setting("budget_delta") + f" must be at least 0 and below 1, not {delta}"
+        raise InputError(said, parameter="budget_delta", value=delta)
 
 
 def _pair(cost: Cost, rounded: Callable[[Fraction], str], relation: str = "=") -> str:

@@ -5,7 +5,6 @@ docs/errata.md says where they do not hold. Our own guarantees come from `calibr
 
 from math import exp, inf, log
 
-from searchveil.errors import InputError
 from searchveil.privacy import calibrate
 
 MOST_QUERIES_PER_SESSION = 12
@@ -48,15 +47,6 @@ def session_epsilon(changes: int, scale: float, threshold: float) -> float:
 def session_delta(changes: int, scale: float, threshold: float) -> float:
     exponent = (changes - threshold) / scale
     return changes / 2 * exp(exponent) if exponent < 700 else inf
-
-
-def check_queries_per_session(queries: int) -> None:
-    calibrate.check_whole(queries, "queries-per-session", least=2)
-    if queries > MOST_QUERIES_PER_SESSION:
-        raise InputError(
-            f"{queries} queries per session have {subsequences(1, queries):,} subsequences each, and the noise grows "
-            f"with their number; --queries-per-session may be at most {MOST_QUERIES_PER_SESSION}"
-        )
 
 
 def expected_slips(pool_size: int, scale: float, threshold: int) -> float:

@@ -11,7 +11,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from searchveil.errors import InputError
+from searchveil.errors import InputError, setting
 from searchveil.publish.folder import write_tsv
 from searchveil.publish.release import Release
 from searchveil.whole import whole
@@ -24,7 +24,9 @@ def export_release(folder: Path, out: Path, layout: str) -> dict[str, int]:
     if layout not in LAYOUTS:
         raise InputError(f"no layout '{layout}'; there are {' and '.join(LAYOUTS)}")
     if out.exists():
-        raise InputError(f"{out} exists already: choose another --out or remove it first")
+        raise InputError(
+            f"{out} exists already: choose another " + setting("out") + " or remove it first", parameter="out"
+        )
     release = Release.read(folder)
     tables = release.tables
     clicks = tables.get("clicks", release.table)

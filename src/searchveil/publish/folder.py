@@ -20,7 +20,7 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import yaml
 
-from searchveil.errors import InputError
+from searchveil.errors import InputError, setting
 from searchveil.publish.card import DataFile, Description, croissant, deployment, readme
 from searchveil.publish.release import Release
 from searchveil.whole import whole
@@ -52,7 +52,9 @@ def claimed(folder: Path, format: str = "parquet") -> Iterator[None]:
         except BlockingIOError:
             os.close(file)
             raise InputError(
-                f"{folder} is being made by another process, and nothing was paid for this one: choose another --out"
+                f"{folder} is being made by another process, and nothing was paid for this one: choose another "
+                + setting("folder"),
+                parameter="folder",
             ) from None
         except OSError:  # a file system without locks: whoever comes second finds out when it writes
             pass
@@ -74,7 +76,7 @@ def write_folder(release: Release, folder: Path, format: str = "parquet") -> Pat
     try:
         check_writable(folder, format)
     except InputError as refusal:
-        raise InputError(f"{refusal}{_still_spent(release)}") from None
+        raise InputError(refusal.text + _still_spent(release), parameter=refusal.parameter) from None
     try:
         with whole(folder) as partial:
             partial.mkdir()
@@ -93,9 +95,12 @@ def check_writable(folder: Path, format: str = "parquet") -> None:
     """Find out before any budget is spent whether the release could be written there."""
     _check_format(format)
     if os.path.lexists(folder):
-        raise InputError(f"{folder} exists already: choose another --out or remove it first")
+        instead = "choose another " + setting("folder") + " or remove it first"
+        raise InputError(f"{folder} exists already: " + instead, parameter="folder")
     if not folder.name:
-        raise InputError(f"{folder} is not a name for a new folder: choose another --out")
+        raise InputError(
+            f"{folder} is not a name for a new folder: choose another " + setting("folder"), parameter="folder"
+        )
     if not folder.parent.is_dir():
         raise InputError(f"{folder} cannot be made, because {folder.parent} is not a folder: make that first")
     probe = folder.with_name(f".{folder.name}.{secrets.token_hex(4)}.partial")
@@ -103,7 +108,8 @@ def check_writable(folder: Path, format: str = "parquet") -> None:
         probe.mkdir()
         probe.rmdir()
     except OSError as error:
-        raise InputError(f"{folder} cannot be made: {error.strerror}; choose another --out") from error
+        instead = "choose another " + setting("folder")
+        raise InputError(f"{folder} cannot be made: {error.strerror}", parameter="folder", instead=instead) from error
 
 
 def _check_format(format: str) -> None:

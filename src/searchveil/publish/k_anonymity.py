@@ -1,17 +1,18 @@
 """What the k-anonymity baselines share: the parameter k, the missing guarantee, and sessions under fresh ids."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Annotated, Any, ClassVar
 
 import ibis
 import ibis.expr.types as ir
 
-from searchveil.errors import InputError
 from searchveil.items.item import normalize_query
 from searchveil.log import SearchLog
 from searchveil.log.sessions import number_sessions, submissions
-from searchveil.privacy.guarantee import Guarantee
+from searchveil.privacy.guarantee import Guarantee, Notion
 from searchveil.publish.mechanism import Mechanism
+from searchveil.publish.parameters import Declared
 from searchveil.publish.plan import Counted, Plan, Settings
 
 ACTIVE_ATTACK = (
@@ -29,19 +30,20 @@ class KAnonymitySettings(Settings):
         return {"k": self.k}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class KAnonymity(Mechanism[KAnonymitySettings]):
     """A baseline to compare with, not a protection: it counts accounts, and an attacker can own most of them."""
 
+    notions: ClassVar[tuple[Notion, ...]] = ("none",)
+    example: ClassVar[Mapping[str, Any]] = {"k": 5}
     item: ClassVar[str]
     counts: ClassVar[Counted]
     caveats: ClassVar[tuple[str, ...]]
 
-    k: int = 5
-
-    def __post_init__(self) -> None:
-        if not isinstance(self.k, int) or self.k < 2:
-            raise InputError(f"k must be a whole number of at least 2, not {self.k}; 1 would publish everything")
+    k: Annotated[
+        int,
+        Declared("Accounts that must share what is published.", symbol="k", least=2, hint="1 would publish everything"),
+    ] = 5
 
     def planned(self, log: SearchLog | int | None) -> Plan[KAnonymitySettings]:
         guarantee = Guarantee.no_differential_privacy(

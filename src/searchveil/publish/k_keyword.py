@@ -19,7 +19,7 @@ from searchveil.publish.plan import Counted, Plan
 LONGEST_PREFIX = 32  # rare keywords are cut to this first, so that a pasted text does not decide the number of rounds
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class KKeyword(KAnonymity):
     """Publish how many users hold each keyword, or the longest prefix of it that k users hold."""
 

@@ -13,7 +13,7 @@ from searchveil.publish.mechanism import Published
 from searchveil.publish.plan import Counted, Plan
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class KQuery(KAnonymity):
     """Publish every search whose query at least k users posed, under its session's fresh id."""
 

@@ -14,7 +14,7 @@ from searchveil.publish.mechanism import Published
 from searchveil.publish.plan import Counted, Plan
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class KSession(KAnonymity):
     """Cluster like sessions, at least k to a cluster, and publish for all of a cluster the one set that is closest."""
 

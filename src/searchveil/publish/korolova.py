@@ -1,23 +1,25 @@
 """Korolova et al. 2009: select queries by a noisy threshold, release noisy counts of them and of public result urls."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import ceil, exp, log
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import ibis.expr.types as ir
 import pyarrow as pa
 
 from searchveil.engine.histogram import count_users, first_of_each_user, keep_some
-from searchveil.errors import InputError
+from searchveil.errors import InputError, setting
 from searchveil.items import QUERY
 from searchveil.items.item import normalize_query
 from searchveil.log import SearchLog
 from searchveil.privacy import calibrate
-from searchveil.privacy.guarantee import Guarantee, Neighbours
+from searchveil.privacy.guarantee import Guarantee, Notion
 from searchveil.privacy.noise import DiscreteLaplace, Source
 from searchveil.progress import Progress
 from searchveil.publish.candidates import noisy_candidates
 from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Published
+from searchveil.publish.parameters import Candidates, Declared, Delta, Epsilon, NeighboursKind
 from searchveil.publish.plan import Plan, Selection, Settings, given
 from searchveil.publish.threshold import survivors
 
@@ -39,7 +41,7 @@ class KorolovaSettings(Settings):
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Korolova(Mechanism[KorolovaSettings]):
     """First `queries_per_user` queries of each user; with `candidates`, also `clicks_per_user` clicks on public urls.
 
@@ -49,33 +51,32 @@ class Korolova(Mechanism[KorolovaSettings]):
     """
 
     method: ClassVar[str] = "korolova"
+    notions: ClassVar[tuple[Notion, ...]] = ("approximate",)
+    example: ClassVar[Mapping[str, Any]] = {"epsilon": 1, "delta": 1e-6}
 
-    epsilon: float
-    delta: float
-    queries_per_user: int = 5
-    clicks_per_user: int = 5
-    counting: Literal["occurrences", "users"] = "occurrences"
-    variant: Literal["exact", "published"] = "exact"
-    neighbours: Neighbours = "add-remove"
-    candidates: pa.Table | None = None
+    epsilon: Epsilon
+    delta: Delta
+    queries_per_user: Annotated[int, Declared("First queries kept of each user.", symbol="d", least=1)] = 5
+    clicks_per_user: Annotated[
+        int, Declared("With candidates: first clicks kept of each user.", symbol="c", least=1)
+    ] = 5
+    counting: Annotated[
+        Literal["occurrences", "users"], Declared("Whether a user's repeated query counts each time or once.")
+    ] = "occurrences"
+    variant: Annotated[
+        Literal["exact", "published"], Declared("Ours with the exact δ, or the paper's with fresh noise for counts.")
+    ] = "exact"
+    neighbours: NeighboursKind = "add-remove"
+    candidates: Candidates | None = None
 
     def __post_init__(self) -> None:
-        calibrate.check_epsilon(self.epsilon)
-        calibrate.check_delta(self.delta)
-        calibrate.check_whole(self.queries_per_user, "queries-per-user")
-        calibrate.check_whole(self.clicks_per_user, "clicks-per-user")
-        for name, value, known in (
-            ("counting", self.counting, ("occurrences", "users")),
-            ("variant", self.variant, ("exact", "published")),
-            ("neighbours", self.neighbours, ("add-remove", "replace-one")),
-        ):
-            if value not in known:
-                raise InputError(f"no {name} '{value}'; there are {' and '.join(known)}")
+        super().__post_init__()
         if self.variant == "published" and self.counting != "occurrences":
-            raise InputError("the published variant counts occurrences; leave out --counting")
-        if self.candidates is not None and not {"query", "url"} <= set(self.candidates.column_names):
             raise InputError(
-                f"the candidates need the columns query and url; they have {', '.join(self.candidates.column_names)}"
+                "the published variant counts occurrences",
+                parameter="counting",
+                value=self.counting,
+                instead="leave out " + setting("counting"),
             )
 
     def planned(self, log: SearchLog | int | None) -> Plan[KorolovaSettings]:
@@ -128,7 +129,7 @@ class Korolova(Mechanism[KorolovaSettings]):
 
     def check(self, log: SearchLog) -> None:
         if self.counting == "occurrences":
-            log.require("time", why="counting a user's first queries (or add --counting users)")
+            log.require("time", why="counting a user's first queries", or_add=setting("counting", "users"))
         if self.candidates is not None:
             log.require("time", "url", why="counting a user's first clicks")
 

@@ -7,10 +7,13 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 import pyarrow as pa
 
-from searchveil.errors import InputError
+from searchveil.errors import InputError, setting
+from searchveil.items.pool import QueryPool
 from searchveil.log import SearchLog
+from searchveil.privacy.guarantee import Notion
 from searchveil.privacy.noise import Source
 from searchveil.progress import Progress, silent
+from searchveil.publish.parameters import as_value, check_parameters, telling
 from searchveil.publish.plan import Plan, S
 from searchveil.publish.release import Release
 
@@ -32,6 +35,26 @@ class Mechanism(ABC, Generic[S]):
     """Parameters are checked on creation; `plan` is free; `release` pays the ledger first and then looks at the log."""
 
     method: ClassVar[str]
+    notions: ClassVar[tuple[Notion, ...]]  # that its guarantee may be of, the usual one first
+    example: ClassVar[Mapping[str, Any]]  # parameters that make a good first try
+
+    def __post_init__(self) -> None:
+        """Check what is declared. A mechanism adds what its parameters ask of each other."""
+        check_parameters(self)
+
+    def __repr__(self) -> str:
+        """What Python makes it of: `eval` gives it back, unless it holds a table."""
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._telling().items())})"
+
+    def __str__(self) -> str:
+        """What `searchveil.method` makes it of, unless it holds a table; a pool is named by its file."""
+        told = {
+            name: str(value.path) if isinstance(value, QueryPool) else value for name, value in self._telling().items()
+        }
+        return f"{self.method}({', '.join(f'{name}={value!r}' for name, value in told.items())})"
+
+    def _telling(self) -> dict[str, Any]:
+        return {name: as_value(value) for name, value in telling(self).items()}
 
     def plan(self, log: SearchLog | int | None = None) -> Plan[S]:
         """The parameters and the guarantee, for a log, for a public number of users, or for neither.
@@ -92,8 +115,8 @@ def require_rows_apart(log: SearchLog) -> None:
     for problem in log.problems:
         if problem.and_more:
             raise InputError(
-                f"{log.source}: left out {problem}, so no guarantee would hold; mend the file, or read a CSV with "
-                "--reader-option quote=none"
+                f"{log.source}: left out {problem}, so no guarantee would hold",
+                instead="mend the file, or read a CSV with " + setting("options", {"quote": "none"}, of="reader"),
             )
 
 

@@ -10,7 +10,7 @@ import pyarrow as pa
 
 from searchveil.engine import Engine
 from searchveil.errors import InputError
-from searchveil.items.pool import QueryPool
+from searchveil.items.pool import PUBLIC_LIST, QueryPool
 from searchveil.privacy.guarantee import Guarantee
 from searchveil.publish.plan import Plan
 
@@ -90,7 +90,7 @@ class Release:
         """
         if not self.guarantee.is_private:
             raise InputError(
-                f"{self.source} is not differentially private, so its queries cannot be a pool that counts as public; "
-                "name a release that is, or a list of public queries with --queries FILE"
+                f"{self.source} is not differentially private, so its queries cannot be a pool that counts as public",
+                instead="name a release that is, or a list of public queries with " + PUBLIC_LIST,
             )
         return QueryPool.from_table(self.table, out, self.source)

@@ -2,29 +2,45 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import floor, inf
-from typing import Any, ClassVar, Literal
+from math import floor
+from typing import Annotated, Any, ClassVar, Literal
 
 import ibis
 import ibis.expr.types as ir
 import pyarrow as pa
 
 from searchveil.engine.histogram import count_users, first_of_each_user
-from searchveil.errors import InputError
+from searchveil.errors import Blank, InputError, setting
 from searchveil.items.item import normal_query, normalize_query
-from searchveil.items.pool import QueryPool, counts_with_pool
+from searchveil.items.pool import counts_with_pool
 from searchveil.log import SearchLog
 from searchveil.log.personal import check_patterns, check_patterns_on, without_personal
 from searchveil.log.sessions import number_sessions, submissions
 from searchveil.privacy import calibrate, safelog
-from searchveil.privacy.guarantee import Guarantee, Neighbours
+from searchveil.privacy.guarantee import Guarantee, Notion
 from searchveil.privacy.noise import DiscreteLaplace, Source
 from searchveil.privacy.rounding import at_most
 from searchveil.progress import Progress
 from searchveil.publish.candidates import noisy_candidates
 from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Published
+from searchveil.publish.parameters import Candidates, Declared, Delta, Epsilon, NeighboursKind, Pool
 from searchveil.publish.plan import Plan, Selection, Settings, given
 from searchveil.publish.threshold import survivors
+
+# What both SafeLog methods declare.
+NoiseScale = Annotated[
+    float,
+    Declared(
+        "The scale of the noise, instead of ε.",
+        symbol="b",
+        least=calibrate.SMALLEST_SCALE,
+        most=calibrate.LARGEST_SCALE,
+        example=10,
+    ),
+]
+Threshold = Annotated[float, Declared("Publish iff the noisy count is above this.", symbol="K", least=0)]
+Personal = Annotated[bool, Declared("Do not leave out what looks personal.")]
+Patterns = Annotated[tuple[str, ...], Declared("Leave out queries that match this regular expression, too.")]
 
 
 @dataclass(frozen=True)
@@ -63,7 +79,7 @@ class SafeLogClickSettings(Settings):
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SafeLogClick(Mechanism[SafeLogClickSettings]):
     """First queries and clicks of each user, counted with noise over a public pool, over the log, or over both.
 
@@ -73,41 +89,46 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
     """
 
     method: ClassVar[str] = "safelog-click"
+    notions: ClassVar[tuple[Notion, ...]] = ("approximate", "conditional")
+    example: ClassVar[Mapping[str, Any]] = {"epsilon": 1, "delta": 1e-6}
 
-    epsilon: float | None = None
-    delta: float | None = None
-    noise_scale: float | None = None
-    threshold: float | None = None
-    queries_per_user: int = 3
-    clicks_per_user: int = 3
-    transitions: bool = False
-    domain: Domain = "pool+log"
-    pool: QueryPool | None = None
-    candidates: pa.Table | None = None
-    transition_candidates: pa.Table | None = None
-    fresh_counts: bool = False
-    neighbours: Neighbours = "add-remove"
-    at_least: int = 0
-    personal: bool = False
-    patterns: tuple[str, ...] = ()
-    pool_coverage: float = 1.0
+    epsilon: Epsilon | None = None
+    delta: Delta | None = None
+    noise_scale: NoiseScale | None = None
+    threshold: Threshold | None = None
+    queries_per_user: Annotated[int, Declared("First queries kept of each user.", symbol="q_f", least=1)] = 3
+    clicks_per_user: Annotated[int, Declared("First clicks kept of each user; 0 for none.", symbol="c_f", least=0)] = 3
+    transitions: Annotated[bool, Declared("Count which query follows which, too.")] = False
+    domain: Annotated[Domain, Declared("Publish queries of the pool alone (pure ε), or of pool and log.")] = "pool+log"
+    pool: Pool | None = None
+    candidates: Candidates | None = None
+    transition_candidates: Annotated[
+        pa.Table | None, Declared("A public table of query and next (csv, tsv, parquet).", columns=("query", "next"))
+    ] = None
+    fresh_counts: Annotated[bool, Declared("Fresh noise for published counts, as the paper has it.")] = False
+    neighbours: NeighboursKind = "add-remove"
+    at_least: Annotated[
+        int, Declared("The paper's frequency filter drops queries of fewer submissions; nothing protects it.", least=0)
+    ] = 0
+    personal: Personal = False
+    patterns: Patterns = ()
+    pool_coverage: Annotated[
+        float,
+        Declared(
+            "The share of queries that the pool holds, for the paper's ε.", symbol="p_g", above=0, most=1, example=1
+        ),
+    ] = 1.0
 
     def __post_init__(self) -> None:
-        check_calibration(self.epsilon, self.delta, self.noise_scale, self.threshold)
-        calibrate.check_whole(self.queries_per_user, "queries-per-user")
-        calibrate.check_whole(self.clicks_per_user, "clicks-per-user", least=0)
-        calibrate.check_whole(self.at_least, "at-least", least=0)
-        if self.domain not in ("pool", "pool+log"):
-            raise InputError(f"no domain '{self.domain}'; there are pool and pool+log")
-        if self.neighbours not in ("add-remove", "replace-one"):
-            raise InputError(f"no neighbours '{self.neighbours}'; there are add-remove and replace-one")
+        super().__post_init__()
+        check_calibration(self.epsilon, self.noise_scale)
         if self.transitions and self.queries_per_user < 2:
-            raise InputError("transitions need two queries of a user; try --queries-per-user 3")
-        if not 0 < self.pool_coverage <= 1:
-            raise InputError(f"the pool coverage is a probability, not {self.pool_coverage:g}; try --pool-coverage 1")
-        for table, columns in ((self.candidates, {"query", "url"}), (self.transition_candidates, {"query", "next"})):
-            if table is not None and not columns <= set(table.column_names):
-                raise InputError(f"candidates need the columns {' and '.join(sorted(columns))}")
+            raise InputError(
+                "transitions need two queries of a user",
+                parameter="queries_per_user",
+                value=self.queries_per_user,
+                instead="try " + setting("queries_per_user", 3),
+            )
         check_patterns(self.patterns)
 
     @property
@@ -131,7 +152,10 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
             exact = sum(calibrate.occurrences_delta(scale, part.per_user, thresholds[part.name]) for part in hidden)
             if self.delta is not None and exact > self.delta:
                 raise InputError(
-                    f"the threshold {self.threshold:g} is infeasible: delta would be {exact:.3g}; raise --threshold"
+                    f"the threshold {self.threshold:g} is infeasible: delta would be {exact:.3g}",
+                    parameter="threshold",
+                    value=self.threshold,
+                    instead="raise " + setting("threshold"),
                 )
             delta = self.delta if self.delta is not None else min(1.0, exact)
         delta = delta if hidden else 0.0
@@ -180,7 +204,9 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
     def recommend(self) -> dict[str, dict[str, float]]:
         """Good settings for the wanted ε and queries per user: the paper's turning point, and ours for the domain."""
         if self.epsilon is None:
-            raise InputError("a recommendation starts from a wanted ε; add --epsilon 1")
+            raise InputError(
+                "a recommendation starts from a wanted ε", parameter="epsilon", instead="add " + setting("epsilon", 1)
+            )
         paper_scale = safelog.scale_with_transitions(self.epsilon, self.queries_per_user)
         ours = self.plan().settings
         pool_size = self.pool.size if self.pool else 0
@@ -204,7 +230,11 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
             return {part.name: floor(self.threshold) + 1 for part in self.parts}
         if hidden and self.delta is None:
             names = ", ".join(part.name for part in hidden)
-            raise InputError(f"a threshold hides rare {names}, which needs --delta; try --delta 1e-6")
+            raise InputError(
+                f"a threshold hides rare {names}, which needs " + setting("delta"),
+                parameter="delta",
+                instead="try " + setting("delta", 1e-6),
+            )
         share = calibrate.equal_share(self.delta or 0, max(1, len(hidden)))
         thresholds = {part.name: calibrate.occurrences_threshold(scale, share, part.per_user) for part in hidden}
         if "queries" not in thresholds:
@@ -232,9 +262,13 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
     def check(self, log: SearchLog) -> None:
         log.require("time", why="a user's first queries")
         if self.clicks_per_user:
-            log.require("url", why="counting clicks (or add --clicks-per-user 0)")
+            log.require("url", why="counting clicks", or_add=setting("clicks_per_user", 0))
         if self.domain == "pool" and self.pool is None:
-            raise InputError("the domain pool needs a pool; make one with searchveil pool, then add --pool FILE")
+            raise InputError(
+                "the domain pool needs a pool",
+                parameter="pool",
+                instead="make one with searchveil pool, then add " + setting("pool", Blank("FILE")),
+            )
         check_patterns_on(log.engine, self.patterns)
 
     def publish(
@@ -317,17 +351,12 @@ def _followed(first: ir.Table, published: ir.Table) -> ir.Table:
     return pairs.semi_join(published, "query").semi_join(published.select(next="query"), "next")
 
 
-def check_calibration(
-    epsilon: float | None, delta: float | None, noise_scale: float | None, threshold: float | None
-) -> None:
+def check_calibration(epsilon: float | None, noise_scale: float | None) -> None:
     """Either the promise is given or the noise is."""
     if (epsilon is None) == (noise_scale is None):
-        raise InputError("give --epsilon or --noise-scale, one of them; try --epsilon 1")
-    if epsilon is not None:
-        calibrate.check_epsilon(epsilon)
-    if delta is not None:
-        calibrate.check_delta(delta)
-    if noise_scale is not None:
-        calibrate.check_scale(noise_scale)
-    if threshold is not None and not 0 <= threshold < inf:
-        raise InputError(f"the threshold must be a number that is not negative, not {threshold:g}")
+        raise InputError(
+            "give " + setting("epsilon") + " or " + setting("noise_scale") + ", one of them",
+            parameter="epsilon",
+            value=epsilon,
+            instead="try " + setting("epsilon", 1),
+        )

@@ -1,28 +1,30 @@
 """SafeLog for sessions: A_Session of Zhang 2017, ordered query sequences that many users share, and clicks."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from math import ceil, floor, inf
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 import ibis
 import ibis.expr.types as ir
 
 from searchveil.engine import Engine, Look
 from searchveil.engine.histogram import count_users
-from searchveil.errors import InputError
+from searchveil.errors import InputError, setting
 from searchveil.items.session import as_lists, first_sessions, subsequences
 from searchveil.log import SearchLog
 from searchveil.log.early import Search, on_early_rows
 from searchveil.log.personal import check_patterns, check_patterns_on, normal_with_suspects, without_personal
-from searchveil.log.sessions import GAP_MINUTES, check_gap
+from searchveil.log.sessions import GAP_MINUTES, LONGEST_GAP_MINUTES, SHORTEST_GAP_MINUTES
 from searchveil.privacy import calibrate, safelog
-from searchveil.privacy.guarantee import Guarantee, Neighbours
+from searchveil.privacy.guarantee import Guarantee, Notion
 from searchveil.privacy.noise import DiscreteLaplace, Source
 from searchveil.progress import Progress
 from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Published
+from searchveil.publish.parameters import Declared, Delta, Epsilon, NeighboursKind
 from searchveil.publish.plan import Plan, Selection, Sessions, Settings, given
-from searchveil.publish.safelog_click import check_calibration
+from searchveil.publish.safelog_click import NoiseScale, Patterns, Personal, Threshold, check_calibration
 from searchveil.publish.threshold import survivors
 
 
@@ -44,7 +46,7 @@ class SafeLogSessionSettings(Settings):
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class SafeLogSession(Mechanism[SafeLogSessionSettings]):
     """Subsequences of the first sessions of each user, published iff their noisy count passes; clicks likewise.
 
@@ -54,33 +56,54 @@ class SafeLogSession(Mechanism[SafeLogSessionSettings]):
     """
 
     method: ClassVar[str] = "safelog-session"
+    notions: ClassVar[tuple[Notion, ...]] = ("approximate",)
+    example: ClassVar[Mapping[str, Any]] = {"epsilon": 1, "delta": 1e-6}
 
-    epsilon: float | None = None
-    delta: float | None = None
-    noise_scale: float | None = None
-    threshold: float | None = None
-    sessions_per_user: int = 1
-    queries_per_session: int = 3
-    clicks_per_user: int = 0
-    gap_minutes: float = GAP_MINUTES
-    variant: Literal["ours", "published"] = "ours"
-    neighbours: Neighbours = "add-remove"
-    personal: bool = False
-    patterns: tuple[str, ...] = ()
+    epsilon: Epsilon | None = None
+    delta: Delta | None = None
+    noise_scale: NoiseScale | None = None
+    threshold: Threshold | None = None
+    sessions_per_user: Annotated[int, Declared("First sessions kept of each user.", symbol="l_s", least=1)] = 1
+    queries_per_session: Annotated[
+        int,
+        Declared(
+            "First queries kept of each session.",
+            symbol="l_q",
+            least=2,
+            most=safelog.MOST_QUERIES_PER_SESSION,
+            hint=f"the noise grows with the subsequences, of which {safelog.MOST_QUERIES_PER_SESSION} queries have "
+            f"{safelog.subsequences(1, safelog.MOST_QUERIES_PER_SESSION):,}",
+        ),
+    ] = 3
+    clicks_per_user: Annotated[int, Declared("First clicks kept of each user; 0 for none.", symbol="l", least=0)] = 0
+    gap_minutes: Annotated[
+        float,
+        Declared(
+            "Silence that ends a session.",
+            unit="minutes",
+            least=SHORTEST_GAP_MINUTES,
+            most=LONGEST_GAP_MINUTES,
+            hint="a gap is from a second to a year",
+        ),
+    ] = GAP_MINUTES
+    variant: Annotated[
+        Literal["ours", "published"],
+        Declared("Count a sequence once per user, or each time and with fresh noise, as the paper has it."),
+    ] = "ours"
+    neighbours: NeighboursKind = "add-remove"
+    personal: Personal = False
+    patterns: Patterns = ()
 
     def __post_init__(self) -> None:
-        check_calibration(self.epsilon, self.delta, self.noise_scale, self.threshold)
-        calibrate.check_whole(self.sessions_per_user, "sessions-per-user")
-        safelog.check_queries_per_session(self.queries_per_session)
-        calibrate.check_whole(self.clicks_per_user, "clicks-per-user", least=0)
-        check_gap(self.gap_minutes)
-        if self.variant not in ("ours", "published"):
-            raise InputError(f"no variant '{self.variant}'; there are ours and published")
-        if self.neighbours not in ("add-remove", "replace-one"):
-            raise InputError(f"no neighbours '{self.neighbours}'; there are add-remove and replace-one")
+        super().__post_init__()
+        check_calibration(self.epsilon, self.noise_scale)
         if self.threshold is None and self.delta is None:
-            beside = "--epsilon" if self.noise_scale is None else "--noise-scale"
-            raise InputError(f"safelog-session needs --delta or --threshold beside {beside}; try --delta 1e-6")
+            beside = setting("epsilon" if self.noise_scale is None else "noise_scale")
+            raise InputError(
+                "safelog-session needs " + setting("delta") + " or " + setting("threshold") + " beside " + beside,
+                parameter="delta",
+                instead="try " + setting("delta", 1e-6),
+            )
         check_patterns(self.patterns)
 
     @property
@@ -99,7 +122,10 @@ class SafeLogSession(Mechanism[SafeLogSessionSettings]):
         )
         if self.threshold is not None and self.delta is not None and delta > self.delta:
             raise InputError(
-                f"the threshold {self.threshold:g} is infeasible: delta would be {delta:.3g}; raise --threshold"
+                f"the threshold {self.threshold:g} is infeasible: delta would be {delta:.3g}",
+                parameter="threshold",
+                value=self.threshold,
+                instead="raise " + setting("threshold"),
             )
         paper_epsilon = sum(safelog.session_epsilon(part, scale, paper_threshold) for part in self.parts)
         paper_delta = sum(safelog.session_delta(part, scale, paper_threshold) for part in self.parts)
@@ -108,8 +134,10 @@ class SafeLogSession(Mechanism[SafeLogSessionSettings]):
             epsilon = max(epsilon, paper_epsilon)
         if epsilon == inf:
             raise InputError(
-                f"with this noise the threshold {self.threshold or 0:g} promises nothing: the paper's epsilon is "
-                "infinite; raise --threshold"
+                f"with this noise the threshold {self.threshold or 0:g} promises nothing: the paper's epsilon is infinite",
+                parameter="threshold",
+                value=self.threshold,
+                instead="raise " + setting("threshold"),
             )
         guarantee = Guarantee(
             notion="approximate",
@@ -163,7 +191,7 @@ class SafeLogSession(Mechanism[SafeLogSessionSettings]):
     def check(self, log: SearchLog) -> None:
         log.require("time", why="telling sessions apart")
         if self.clicks_per_user:
-            log.require("url", why="counting clicks (or add --clicks-per-user 0)")
+            log.require("url", why="counting clicks", or_add=setting("clicks_per_user", 0))
         check_patterns_on(log.engine, self.patterns)
 
     def publish(

@@ -1,15 +1,16 @@
 """Utility-maximising sampling (Hong et al. 2012): tuples of users, drawn so that nobody is likely to appear at all."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from math import expm1, floor, inf, nextafter
 from time import monotonic
-from typing import Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
 import pyarrow as pa
 
-from searchveil.errors import InputError
+from searchveil.errors import Blank, InputError, setting, settings
 from searchveil.items import CLICK
 from searchveil.log import SearchLog
 from searchveil.optimize import diversity
@@ -21,12 +22,12 @@ from searchveil.optimize.program import ClickCounts, Integers, Reals, Sampler, S
 from searchveil.optimize.sensitivity import bound_effects
 from searchveil.optimize.solution import Solution
 from searchveil.optimize.solve import relax
-from searchveil.privacy import calibrate
-from searchveil.privacy.guarantee import Guarantee
+from searchveil.privacy.guarantee import Guarantee, Notion
 from searchveil.privacy.noise import DiscreteLaplace, Source, poisson_arrivals
 from searchveil.privacy.rounding import at_most
 from searchveil.progress import Progress, silent
 from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Published, unit_of
+from searchveil.publish.parameters import Declared
 from searchveil.publish.plan import Plan, Settings, given
 
 Goal = Literal["size", "frequent", "diversity", "kl"]
@@ -66,7 +67,7 @@ class SamplingSettings(Settings):
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Sampling(Mechanism[SamplingSettings]):
     """Draw users' clicks on shared pairs, as many of each pair as are best for the objective within the limit.
 
@@ -79,49 +80,65 @@ class Sampling(Mechanism[SamplingSettings]):
     """
 
     method: ClassVar[str] = "sampling"
+    notions: ClassVar[tuple[Notion, ...]] = ("sampling-step",)
+    example: ClassVar[Mapping[str, Any]] = {"delta": 0.5}
 
-    delta: float
-    epsilon: float | None = None
-    objective: Goal = "size"
-    sampler: Sampler = "poisson"
-    support: float = 0.002
-    output_size: float | None = None
-    seconds: float = 10.0
-    solver: Solver = "best"
-    noise_counts: bool = False
-    noise_epsilon: float = 1.0
-    most_change: float = 1.0
+    delta: Annotated[float, Declared("How likely a user may appear at all.", symbol="δ", above=0, below=1, example=0.5)]
+    epsilon: Annotated[
+        float | None, Declared("A second limit on exposure; none if left out.", symbol="ε", above=0, example=1)
+    ] = None
+    objective: Annotated[Goal, Declared("What the drawn tuples should be best at.")] = "size"
+    sampler: Annotated[Sampler, Declared("Ours, a rate for each pair; or the paper's whole draws.")] = "poisson"
+    support: Annotated[
+        float,
+        Declared(
+            "From which share of all clicks a pair is frequent.",
+            symbol="s",
+            above=0,
+            most=1,
+            hint="it is a share of all clicks",
+        ),
+    ] = 0.002
+    output_size: Annotated[
+        float | None,
+        Declared("Of frequent and kl: how many tuples; half of what fits if left out.", symbol="|O|", above=0),
+    ] = None
+    seconds: Annotated[float, Declared("Time to look for whole numbers.", unit="seconds", least=0)] = 10.0
+    solver: Annotated[Solver, Declared("Who looks for the most diverse whole draws; spe is the paper's.")] = "best"
+    noise_counts: Annotated[bool, Declared("The paper's noise on counts, which protects nobody (errata H2).")] = False
+    noise_epsilon: Annotated[float, Declared("ε of that noise.", symbol="ε′", above=0, example=1)] = 1.0
+    most_change: Annotated[
+        float, Declared("By how much a user may move a count before that noise.", symbol="d", above=0)
+    ] = 1.0
 
     def __post_init__(self) -> None:
-        calibrate.check_delta(self.delta)
-        if self.epsilon is not None:
-            calibrate.check_epsilon(self.epsilon)
-        for name, value, known in (
-            ("objective", self.objective, get_args(Goal)),
-            ("sampler", self.sampler, get_args(Sampler)),
-            ("solver", self.solver, get_args(Solver)),
-        ):
-            if value not in known:
-                raise InputError(f"no {name} '{value}'; there are {', '.join(known)}")
+        super().__post_init__()
         if self.solver != "best" and (self.objective, self.sampler) != ("diversity", "multinomial"):
-            raise InputError("--solver is for --objective diversity --sampler multinomial; leave it out")
-        if not 0 < self.support <= 1:
-            raise InputError(f"--support is a share of all clicks, above 0 and at most 1, not {self.support:g}")
+            diverse = settings({"objective": "diversity", "sampler": "multinomial"})
+            raise InputError(
+                setting("solver") + " is for " + diverse, parameter="solver", value=self.solver, instead="leave it out"
+            )
         if self.output_size is not None:
             if self.objective not in ("frequent", "kl"):
-                raise InputError(f"the objective {self.objective} chooses its size itself; leave out --output-size")
-            if not 0 < self.output_size < inf:
-                raise InputError(f"--output-size must be above 0, not {self.output_size:g}")
+                raise InputError(
+                    f"the objective {self.objective} chooses its size itself",
+                    parameter="output_size",
+                    value=self.output_size,
+                    instead="leave out " + setting("output_size"),
+                )
             if self.sampler == "multinomial" and self.output_size != floor(self.output_size):
-                raise InputError(f"whole draws make a whole --output-size, not {self.output_size:g}")
-        if not 0 <= self.seconds < inf:
-            raise InputError(f"--seconds must not be negative, not {self.seconds:g}")
-        if self.noise_counts:
-            if self.sampler != "multinomial" or self.objective != "size":
-                raise InputError("--noise-counts is the paper's: add --sampler multinomial --objective size")
-            calibrate.check_epsilon(self.noise_epsilon)
-            if not 0 < self.most_change < inf:
-                raise InputError(f"--most-change must be above 0, not {self.most_change:g}")
+                raise InputError(
+                    "whole draws make a whole " + setting("output_size") + f", not {self.output_size:g}",
+                    parameter="output_size",
+                    value=self.output_size,
+                )
+        if self.noise_counts and (self.sampler != "multinomial" or self.objective != "size"):
+            raise InputError(
+                setting("noise_counts") + " is the paper's",
+                parameter="noise_counts",
+                value=True,
+                instead="add " + settings({"sampler": "multinomial", "objective": "size"}),
+            )
 
     @cached_property
     def b(self) -> Limit:
@@ -285,7 +302,12 @@ class Sampling(Mechanism[SamplingSettings]):
             assert total is not None
             frequent = Frequent.of(counts, self.support, total)
             if not frequent.frequent.any():
-                raise InputError(f"no pair holds {self.support:g} of all clicks; try a smaller --support")
+                raise InputError(
+                    f"no pair holds {self.support:g} of all clicks",
+                    parameter="support",
+                    value=self.support,
+                    instead="try a smaller " + setting("support"),
+                )
             return frequent
         if self.objective == "kl":
             return KL.of(counts)
@@ -307,25 +329,25 @@ class Sampling(Mechanism[SamplingSettings]):
         if not pairs:
             return (
                 "No pair of query and url was clicked by two users, and others cannot be drawn. More users share more "
-                "pairs; queries alone are shared more often: try --method zealous --item query."
+                "pairs; queries alone are shared more often: try the method zealous with the item query."
             )
         if most < 1:
             return _too_little(most)
         if size is not None and total < size * REACHED:
             wish = "asked for" if self.output_size else "meant"
-            instead = "--sampler poisson" if self.sampler == "multinomial" else "a smaller --support"
+            instead = "the sampler poisson" if self.sampler == "multinomial" else "a smaller support"
             return (
                 f"The output is {total:,.6g} tuples where {size:,.6g} were {wish}: {self._why_fewer()} "
-                f"Try a smaller --output-size, or {instead}."
+                f"Try a smaller output size, or {instead}."
             )
         if total == 0:
             return (
-                "No whole draw was found that exposes none of its users beyond the limit. Draws of --sampler poisson "
-                "need not be whole; or try a larger --delta."
+                "No whole draw was found that exposes none of its users beyond the limit. Draws of the sampler poisson "
+                "need not be whole; or try a larger δ."
             )
         if not rows:
             return (
-                f"Chance drew nothing: {total:.3g} tuples were expected. A larger --delta makes for more; drawing "
+                f"Chance drew nothing: {total:.3g} tuples were expected. A larger δ makes for more; drawing "
                 "again until something comes out would expose users more than is promised."
             )
         return None
@@ -357,7 +379,8 @@ def smallest_exposure(
     Each b that is tried with whole draws gets so many seconds.
     """
     if (size is None) == (recall is None):
-        raise InputError("say what is wanted: --wanted-size N or --wanted-recall SHARE")
+        wanted = setting("size", Blank("N"), of="wanted") + " or " + setting("recall", Blank("SHARE"), of="wanted")
+        raise InputError("say what is wanted: " + wanted)
     CLICK.check(log)
     counts = click_counts(log).counts
     if size is not None:
@@ -436,5 +459,5 @@ def _too_little(most: float) -> str | None:
         return None
     return (
         f"With this limit all tuples together can be {most:.3g} at most, less than one. A release of counts has no "
-        "such limit: try --method zealous --item click, or a larger δ."
+        "such limit: try the method zealous with the item click, or a larger δ."
     )

@@ -4,11 +4,12 @@ Each user spreads an L2 budget over her items (Gopi et al. 2020). After each rou
 is hopeless or already certain; the noisy totals of all rounds together are compared with one threshold.
 """
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import exp, isqrt, sqrt
-from typing import Any, ClassVar, Literal, get_args
+from typing import Annotated, Any, ClassVar, Literal
 
 import ibis
 import numpy as np
@@ -16,16 +17,16 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from searchveil.errors import InputError
+from searchveil.errors import InputError, setting
 from searchveil.items import QUERY, Item, item_named
 from searchveil.items.pool import QueryPool
 from searchveil.log import SearchLog
-from searchveil.privacy import calibrate
 from searchveil.privacy.gaussian import LARGEST_EPSILON, GaussianAccount, crossing_threshold, sigma_for
-from searchveil.privacy.guarantee import Guarantee, Neighbours
+from searchveil.privacy.guarantee import Guarantee, Notion
 from searchveil.privacy.noise import Integers, Source
 from searchveil.progress import Progress
 from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Published
+from searchveil.publish.parameters import Declared, Delta, Epsilon, ItemKind, NeighboursKind, Pool
 from searchveil.publish.plan import Plan, Settings, WeightSelection, given
 from searchveil.publish.priorities import ONE, Policy, policy_named
 from searchveil.publish.rounds import UNIT, Holdings, Named, select
@@ -58,7 +59,7 @@ class WeightedSettings(Settings):
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Weighted(Mechanism[WeightedSettings]):
     """Name the items that many users share, by rounds that move everybody's weight to where it still decides.
 
@@ -68,37 +69,40 @@ class Weighted(Mechanism[WeightedSettings]):
     """
 
     method: ClassVar[str] = "weighted"
+    notions: ClassVar[tuple[Notion, ...]] = ("approximate",)
+    example: ClassVar[Mapping[str, Any]] = {"epsilon": 1, "delta": 1e-6}
 
-    epsilon: float
-    delta: float
-    item: Item | str = QUERY
-    counts: Counts = "users"
-    count_share: float | None = None
-    candidates_per_user: int = 200
-    neighbours: Neighbours = "add-remove"
-    pool: QueryPool | None = None
-    policy: Literal["learned", "formula"] = "learned"
+    epsilon: Epsilon
+    delta: Delta
+    item: ItemKind = QUERY
+    counts: Annotated[Counts, Declared("What is published beside the items.")] = "users"
+    count_share: Annotated[
+        float | None, Declared("The part of the budget that counts take.", above=0, below=1, example=0.2)
+    ] = None
+    candidates_per_user: Annotated[int, Declared("Items of a user that may be named.", least=1)] = 200
+    neighbours: NeighboursKind = "add-remove"
+    pool: Pool | None = None
+    policy: Annotated[
+        Literal["learned", "formula"], Declared("How weight moves between rounds; formula is one a person can read.")
+    ] = "learned"
 
     def __post_init__(self) -> None:
-        calibrate.check_epsilon(self.epsilon)
-        calibrate.check_delta(self.delta)
-        calibrate.check_whole(self.candidates_per_user, "candidates-per-user")
-        object.__setattr__(self, "item", item_named(self.item))
-        for option, value, known in (
-            ("counts", self.counts, get_args(Counts)),
-            ("neighbours", self.neighbours, get_args(Neighbours)),
-            ("policy", self.policy, ("learned", "formula")),
-        ):
-            if value not in known:
-                raise InputError(f"--{option} {value}: it is one of {', '.join(known)}")
+        super().__post_init__()
         if self.counts != "users" and self.count_share is not None:
-            raise InputError(f"--counts {self.counts} measures no counts; leave out --count-share")
+            raise InputError(
+                setting("counts", self.counts) + " measures no counts",
+                parameter="count_share",
+                value=self.count_share,
+                instead="leave out " + setting("count_share"),
+            )
         if self.count_share is None:
             object.__setattr__(self, "count_share", 0.2 if self.counts == "users" else 0.0)
-        elif not 0 < self.count_share < 1:
-            raise InputError(f"--count-share must lie between 0 and 1, not {self.count_share:g}; try 0.2")
         if self.pool is not None and str(self.item) != "query":
-            raise InputError(f"a pool holds queries, not items of kind {self.item}; leave out --pool")
+            raise InputError(
+                f"a pool holds queries, not items of kind {self.item}",
+                parameter="pool",
+                instead="leave out " + setting("pool"),
+            )
 
     def planned(self, log: SearchLog | int | None) -> Plan[WeightedSettings]:
         assert self.count_share is not None

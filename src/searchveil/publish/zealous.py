@@ -1,17 +1,19 @@
 """ZEALOUS: publish the items that many users share, by two thresholds around Laplace noise (Götz et al. 2011)."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any, ClassVar, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from searchveil.engine.histogram import count_users, keep_some
-from searchveil.errors import InputError
-from searchveil.items import QUERY, Item, item_named
+from searchveil.errors import Blank, InputError, setting, settings
+from searchveil.items import QUERY, item_named
 from searchveil.log import SearchLog
 from searchveil.privacy import calibrate
-from searchveil.privacy.guarantee import Guarantee, Neighbours
+from searchveil.privacy.guarantee import Guarantee, Notion
 from searchveil.privacy.noise import DiscreteLaplace, Source
 from searchveil.progress import Progress
 from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Published
+from searchveil.publish.parameters import Declared, Delta, Epsilon, ItemKind, NeighboursKind
 from searchveil.publish.plan import Plan, Selection, Settings, given
 from searchveil.publish.threshold import survivors
 
@@ -33,7 +35,7 @@ class ZealousSettings(Settings):
         )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Zealous(Mechanism[ZealousSettings]):
     """Keep up to `per_user` items of each user, drop rare ones, add noise, publish what reaches the second threshold.
 
@@ -43,44 +45,54 @@ class Zealous(Mechanism[ZealousSettings]):
     """
 
     method: ClassVar[str] = "zealous"
+    notions: ClassVar[tuple[Notion, ...]] = ("approximate", "probabilistic", "indistinguishable")
+    example: ClassVar[Mapping[str, Any]] = {"epsilon": 1, "delta": 1e-6}
 
-    epsilon: float
-    delta: float
-    item: Item | str = QUERY
-    per_user: int = 5
-    notion: Literal["approximate", "probabilistic", "indistinguishable"] = "approximate"
-    neighbours: Neighbours | None = None
-    users: int | None = field(default=None, metadata={"help": "probabilistic: the public number of users"})
-    first_threshold: int | None = None
-    threshold: float | None = None
+    epsilon: Epsilon
+    delta: Delta
+    item: ItemKind = QUERY
+    per_user: Annotated[int, Declared("Items kept of each user.", symbol="m", least=1)] = 5
+    notion: Annotated[
+        Literal["approximate", "probabilistic", "indistinguishable"],
+        Declared("Which promise: ours, or the paper's of Theorem 3 or 2."),
+    ] = "approximate"
+    neighbours: NeighboursKind | None = None
+    users: Annotated[int | None, Declared("Of the probabilistic notion: the public number of users.", least=1)] = None
+    first_threshold: Annotated[
+        int | None, Declared("Items of fewer users are dropped before noise is added.", symbol="τ", least=1)
+    ] = None
+    threshold: Annotated[
+        int | None,
+        Declared("Publish an item iff its noisy count is at least this, T; the paper has τ' = T − 1.", symbol="T"),
+    ] = None
 
     def __post_init__(self) -> None:
-        calibrate.check_epsilon(self.epsilon)
-        calibrate.check_delta(self.delta)
-        calibrate.check_whole(self.per_user, "per-user")
-        object.__setattr__(self, "item", item_named(self.item))
-        if self.notion not in ("approximate", "probabilistic", "indistinguishable"):
-            raise InputError(f"no notion '{self.notion}'; there are approximate, probabilistic and indistinguishable")
+        super().__post_init__()
         if self.neighbours is None:
             object.__setattr__(self, "neighbours", "add-remove" if self.notion == "approximate" else "replace-one")
-        elif self.neighbours not in ("add-remove", "replace-one"):
-            raise InputError(f"no neighbours '{self.neighbours}'; there are add-remove and replace-one")
         elif self.notion != "approximate" and self.neighbours != "replace-one":
-            raise InputError(f"the {self.notion} notion is proved for replace-one; add --neighbours replace-one")
-        if self.users is not None:
-            calibrate.check_whole(self.users, "users")
-            if self.notion != "probabilistic":
-                why = "neighbouring logs differ in it" if self.neighbours == "add-remove" else "nothing depends on it"
-                raise InputError(
-                    f"the {self.notion} notion takes no public number of users, for {why}; leave out --users, "
-                    "or add --notion probabilistic --neighbours replace-one"
-                )
-        if self.first_threshold is not None:
-            calibrate.check_whole(self.first_threshold, "first-threshold")
-        if self.threshold is not None and not float(self.threshold).is_integer():
-            raise InputError(f"the threshold must be a whole number, not {self.threshold:g}")
+            raise InputError(
+                f"the {self.notion} notion is proved for replace-one",
+                parameter="neighbours",
+                value=self.neighbours,
+                instead="add " + setting("neighbours", "replace-one"),
+            )
+        if self.users is not None and self.notion != "probabilistic":
+            why = "neighbouring logs differ in it" if self.neighbours == "add-remove" else "nothing depends on it"
+            paper = settings({"notion": "probabilistic", "neighbours": "replace-one"})
+            raise InputError(
+                f"the {self.notion} notion takes no public number of users, for {why}",
+                parameter="users",
+                value=self.users,
+                instead="leave out " + setting("users") + ", or add " + paper,
+            )
         if self.notion == "indistinguishable" and self.first_threshold not in (None, 1):
-            raise InputError("the indistinguishable notion has the first threshold 1; leave out --first-threshold")
+            raise InputError(
+                "the indistinguishable notion has the first threshold 1",
+                parameter="first_threshold",
+                value=self.first_threshold,
+                instead="leave out " + setting("first_threshold"),
+            )
 
     def planned(self, log: SearchLog | int | None) -> Plan[ZealousSettings]:
         assert self.neighbours is not None
@@ -89,10 +101,12 @@ class Zealous(Mechanism[ZealousSettings]):
         first, smallest = self._thresholds(scale, users)
         if self.threshold is not None and self.threshold < smallest:
             raise InputError(
-                f"the threshold {self.threshold:g} is infeasible: delta {self.delta:g} needs at least {smallest}; "
-                f"leave out --threshold or raise it"
+                f"the threshold {self.threshold} is infeasible: delta {self.delta:g} needs at least {smallest}",
+                parameter="threshold",
+                value=self.threshold,
+                instead="leave out " + setting("threshold") + " or raise it",
             )
-        threshold = smallest if self.threshold is None else int(self.threshold)
+        threshold = smallest if self.threshold is None else self.threshold
         settings = ZealousSettings(selection=Selection(self.per_user, scale, threshold, first), users=users)
         public = [AT_LEAST_TWO_USERS]
         if users is not None:
@@ -124,7 +138,10 @@ class Zealous(Mechanism[ZealousSettings]):
         if second is None:
             raise InputError(
                 f"the first threshold {self.first_threshold} is infeasible: {users} users keep at most "
-                f"{users * self.per_user} items; lower --first-threshold"
+                f"{users * self.per_user} items",
+                parameter="first_threshold",
+                value=self.first_threshold,
+                instead="lower " + setting("first_threshold"),
             )
         return self.first_threshold, second
 
@@ -132,11 +149,18 @@ class Zealous(Mechanism[ZealousSettings]):
         """The number of users, which replace-one neighbours share; a claim that the log contradicts is refused."""
         there = log.users if isinstance(log, SearchLog) else log
         if self.users is None and there is None:
-            raise InputError("the probabilistic notion needs the public number of users; add --users N or a log")
+            raise InputError(
+                "the probabilistic notion needs the public number of users",
+                parameter="users",
+                instead="add " + setting("users", Blank("N")) + " or a log",
+            )
         if isinstance(log, SearchLog) and self.users is not None and self.users != there:
             raise InputError(
-                f"--users {self.users} claims {'more' if self.users > log.users else 'fewer'} users than the log's "
-                f"{there}; leave it out or make it {there}"
+                setting("users", self.users)
+                + f" claims {'more' if self.users > log.users else 'fewer'} users than the log's {there}",
+                parameter="users",
+                value=self.users,
+                instead=f"leave it out or make it {there}",
             )
         users = self.users if self.users is not None else int(there or 0)
         if users < 1:

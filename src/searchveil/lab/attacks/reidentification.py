@@ -17,7 +17,7 @@ from typing import Any
 import ibis
 import pyarrow as pa
 
-from searchveil.errors import InputError
+from searchveil.errors import InputError, setting
 from searchveil.items import KEYWORD, QUERY
 from searchveil.log import SearchLog
 from searchveil.privacy.noise import Source
@@ -274,7 +274,12 @@ def _targets(log: SearchLog, known: int, targets: int, source: Source) -> dict[A
     for row in log.engine.fetch(held.semi_join(chosen, "user").order_by("user", "query")).to_pylist():
         histories.setdefault(row["user"], set()).add(row["query"])
     if not histories:
-        raise InputError(f"nobody in {log.source} has more than {known} different queries; try --known 1")
+        raise InputError(
+            f"nobody in {log.source} has more than {known} different queries",
+            parameter="known",
+            value=known,
+            instead="try " + setting("known", 1),
+        )
     return {user: frozenset(queries) for user, queries in histories.items()}
 
 

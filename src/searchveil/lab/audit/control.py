@@ -10,7 +10,7 @@ from dataclasses import fields, replace
 from itertools import combinations, count
 from math import comb
 
-from searchveil.errors import InputError
+from searchveil.errors import InputError, setting
 from searchveil.lab.audit.evidence import Key, Watched, published_counts
 from searchveil.lab.audit.scenes import AuditLog, Canary
 from searchveil.lab.estimate import epsilon_proved
@@ -58,7 +58,12 @@ def watched_items(mechanism: Mechanism, audited: AuditLog, logs: Logs, source: S
         held = {key: round(without.get(key, 0)) for key in sorted(hers)}
         found[scene.name] = [Watched(key, n) for key, n in held.items() if scene.others in (n, None)]
         if not found[scene.name]:
-            raise UnseenError(f"the audit cannot see its canary '{scene.name}': {_why(scene, touched, held)}")
+            raise UnseenError(
+                f"the audit cannot see its canary '{scene.name}': {_why(scene, touched, held)}",
+                parameter="canaries",
+                value=scene.name,
+                instead="audit another item, or name canaries that can be seen with " + setting("canaries"),
+            )
     return found
 
 
@@ -89,13 +94,12 @@ def _changed(before: Counts, after: Counts) -> set[Key]:
 
 def _why(scene: Canary, touched: set[Key], held: Mapping[Key, int]) -> str:
     off = "with noise, thresholds and bounds switched off"
-    instead = "; audit another item, or name canaries that can be seen with --canary"
     if not touched:
-        return f"{off} nothing that is published changes with her{instead}"
+        return f"{off} nothing that is published changes with her"
     if not held:
-        return f"{off} all that changes with her changes with others too, as different searches are one item{instead}"
+        return f"{off} all that changes with her changes with others too, as different searches are one item"
     others = ", ".join(map(str, sorted(set(held.values()))))
-    return f"{off} her items are held by {others} others, where the scene needs {scene.others}{instead}"
+    return f"{off} her items are held by {others} others, where the scene needs {scene.others}"
 
 
 def require_enough_runs(runs: int, proving: float, guarantee: Guarantee, error: float) -> None:

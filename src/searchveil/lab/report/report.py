@@ -16,7 +16,7 @@ from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 
-from searchveil.errors import InputError
+from searchveil.errors import InputError, setting
 from searchveil.lab.evaluate import Evaluation
 from searchveil.lab.report.charts import Chart, chart_of_scores, charts_of_counts
 from searchveil.lab.report.table import in_figures, sections
@@ -39,14 +39,15 @@ def check_place(path: Path, folder: Path) -> None:
     if folder.resolve() in path.resolve().parents:
         raise InputError(
             f"{path} is inside the release, which gets handed out; the report compares with private data: choose "
-            "another --report"
+            "another " + setting("path", of="report")
         )
     if not path.parent.is_dir():
         raise InputError(f"{path} cannot be written, because {path.parent} is not a folder; make that first")
     if path.is_dir():
-        raise InputError(f"{path} is a folder; choose another --report")
+        raise InputError(f"{path} is a folder", instead="choose another " + setting("path", of="report"))
     if path.exists() and not _is_report(path):
-        raise InputError(f"{path} exists and is no earlier report; choose another --report or remove it first")
+        instead = "choose another " + setting("path", of="report") + " or remove it first"
+        raise InputError(f"{path} exists and is no earlier report", instead=instead)
 
 
 def write_report(path: Path, evaluation: Evaluation, folder: Path, *, against: str) -> Path:

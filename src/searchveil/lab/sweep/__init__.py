@@ -5,7 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
-from searchveil.errors import InputError
+from searchveil.errors import InputError, setting
 from searchveil.lab.sweep.cells import Store, grid
 from searchveil.lab.sweep.charts import Chart, charts
 from searchveil.lab.sweep.experiment import DemoLog, Experiment
@@ -51,7 +51,7 @@ def sweep(
     """
     check_tools()
     if workers is not None and workers < 1:
-        raise InputError(f"--workers must be at least 1, not {workers}")
+        raise InputError(setting("workers") + f" must be at least 1, not {workers}", parameter="workers", value=workers)
     folder = Path(out)
     store = Store(folder / "cells")
     for made in (store.folder, folder / "failures"):

@@ -4,10 +4,9 @@ All that can be wrong with it is told before any work, with the table in which i
 """
 
 import fnmatch
-import re
 import tomllib
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import MISSING, dataclass, field, fields
+from dataclasses import dataclass, field, fields
 from itertools import product
 from pathlib import Path
 from typing import Annotated, Any, NoReturn, TypeVar
@@ -16,17 +15,17 @@ from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, ValidationEr
 from pydantic.dataclasses import dataclass as checked
 from pydantic_core import ErrorDetails
 
-from searchveil.errors import InputError
+from searchveil.errors import InputError, in_toml
 from searchveil.lab.applications import APPLICATIONS, application_named
 from searchveil.lab.measures import MEASURES, measure_named
-from searchveil.publish import METHODS, method_named
+from searchveil.publish import METHODS, build, method_named, no_such_parameter
 from searchveil.publish.mechanism import Mechanism
+from searchveil.publish.parameters import parameters_of
 
 Parameters = Mapping[str, Any]
 Judges = Mapping[str, Parameters]  # applications or measures: name → its parameters
 
 ORIGINAL = "original"  # the log itself, a row like any other wherever an application is tried
-PUBLIC_FILES = ("pool", "candidates", "transition_candidates")  # parameters that are tables kept in files
 # The columns of results.parquet that stand beside the parameters; a chart may use them too.
 COLUMNS = (
     "cell label method varied repeat kind name figure of at value original note guarantee_epsilon guarantee_delta "
@@ -85,10 +84,16 @@ class Point:
     def varied(self) -> str:
         return ", ".join(f"{name}={self.parameters[name]}" for name in self.swept)
 
-    def build(self, files: Parameters) -> Mechanism:
-        """The mechanism; tables that are kept in files are given by `files`."""
-        simple = {name: value for name, value in self.parameters.items() if name not in PUBLIC_FILES}
-        return method_named(self.method)(**simple, **files)
+    @property
+    def public(self) -> Parameters:
+        """The parameters that are tables or pools, kept in files."""
+        in_files = [one.name for one in parameters_of(method_named(self.method)) if one.in_file]
+        return {name: value for name, value in self.parameters.items() if name in in_files}
+
+    def build(self, files: Mapping[str, Path]) -> Mechanism:
+        """The mechanism; what is kept in files is read from `files`."""
+        simple = {name: value for name, value in self.parameters.items() if name not in self.public}
+        return build(self.method, {**simple, **files})
 
 
 @checked(frozen=True, config=STRICT)
@@ -230,28 +235,28 @@ class _Reading:
         if method not in METHODS:
             self._fail(where, f"no method '{method}'; there are {', '.join(METHODS)}")
         given, cases = _with_underscores(asked.model_extra or {}), [_with_underscores(case) for case in asked.cases]
-        self._check_names(method, given, cases, where)
+        known = {one.name: one for one in parameters_of(method_named(method))}
+        self._check_names(method, known, given, cases, where)
         for chosen, varied in _combinations(given, cases):
-            parameters = {name: self._value(name, value, where) for name, value in chosen.items()}
+            parameters = {
+                name: self._in_file(name, value, where) if known[name].in_file else as_tuples(value)
+                for name, value in chosen.items()
+            }
             point = Point(asked.label or method, method, parameters, varied)
             self._try(lambda point=point: point.build({}), where)
             yield point
 
-    def _check_names(self, method: str, given: Parameters, cases: Sequence[Parameters], where: str) -> None:
-        known = _parameters_of(method)
+    def _check_names(
+        self, method: str, known: Parameters, given: Parameters, cases: Sequence[Parameters], where: str
+    ) -> None:
         for name in [*given, *(name for case in cases for name in case)]:
             if name not in known:
-                self._fail(where, f"{method} has no parameter '{name}'; it has {', '.join(known)}")
-        for name in _required(method):
-            if name not in given and not all(name in case for case in cases):
-                self._fail(where, f"{method} needs {name}")
+                self._fail(where, no_such_parameter(method, name).written(in_toml))
         for name, value in given.items():
             if value == []:
                 self._fail(where, f"{name} is an empty list; leave it out or give it a value")
 
-    def _value(self, name: str, value: Any, where: str) -> Any:
-        if name not in PUBLIC_FILES:
-            return as_tuples(value)
+    def _in_file(self, name: str, value: Any, where: str) -> str | DemoLog:
         if isinstance(value, dict):
             return self._parsed(DemoLog, value, where)
         if not isinstance(value, str) or not (self.path.parent / value).is_file():
@@ -259,7 +264,7 @@ class _Reading:
         return str(self.path.parent / value)
 
     def _charts(self, tables: Sequence[Parameters], points: Sequence[Point], judged: set[str]) -> tuple[ChartSpec, ...]:
-        columns = {*COLUMNS, *(name for point in points for name in _parameters_of(point.method))}
+        columns = {*COLUMNS, *(one.name for point in points for one in parameters_of(method_named(point.method)))}
         charts = []
         for place, table in enumerate(tables, 1):
             where = f"[[chart]] {place}"
@@ -285,13 +290,15 @@ class _Reading:
         except ValidationError as problem:
             self._fail(where, _in_words(problem.errors()[0], _keys_of(kind)))
         except InputError as problem:
-            self._fail(where, without_dashes(str(problem)))
+            self._fail(where, problem.written(in_toml))
 
     def _try(self, build: Any, where: str) -> None:
         try:
             build()
-        except (InputError, TypeError, ValueError) as problem:
-            self._fail(where, without_dashes(str(problem)))
+        except InputError as problem:
+            self._fail(where, problem.written(in_toml))
+        except (TypeError, ValueError) as problem:
+            self._fail(where, str(problem))
 
     def _fail(self, where: str, what: str) -> NoReturn:
         raise InputError(f"{self.path}{self._line(where)}: {where + ': ' if where else ''}{what}")
@@ -362,19 +369,3 @@ def as_tuples(value: Any) -> Any:
     if isinstance(value, dict):
         return {name: as_tuples(one) for name, one in value.items()}
     return tuple(as_tuples(one) for one in value) if isinstance(value, list) else value
-
-
-def _parameters_of(method: str) -> list[str]:
-    return [one.name for one in fields(method_named(method))]
-
-
-def _required(method: str) -> list[str]:
-    """The parameters that a method has no default for."""
-    return [
-        one.name for one in fields(method_named(method)) if one.default is MISSING and one.default_factory is MISSING
-    ]
-
-
-def without_dashes(message: str) -> str:
-    """What the command line calls --per-user is per_user in a file."""
-    return re.sub(r"--([a-z][a-z-]*)", lambda option: option[1].replace("-", "_"), message)

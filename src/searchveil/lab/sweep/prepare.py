@@ -12,7 +12,7 @@ from searchveil.errors import InputError
 from searchveil.items import CLICK, PAIR, QUERY, Item
 from searchveil.lab.split import split
 from searchveil.lab.sweep.cells import Setup
-from searchveil.lab.sweep.experiment import PUBLIC_FILES, DemoLog, Experiment, LogFiles
+from searchveil.lab.sweep.experiment import DemoLog, Experiment, LogFiles
 from searchveil.log.read import read_log
 from searchveil.log.readers.source import find_sources
 from searchveil.log.schema import Problem
@@ -43,8 +43,7 @@ def prepared(experiment: Experiment, out: Path, step: Progress) -> Iterator[Prep
     public = {
         (number, name): _public_file(name, value, kept, step)
         for number, point in enumerate(experiment.points)
-        for name, value in point.parameters.items()
-        if name in PUBLIC_FILES
+        for name, value in point.public.items()
     }
     files: dict[int, dict[str, Path]] = {}
     for (number, name), path in public.items():

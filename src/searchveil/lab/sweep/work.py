@@ -14,7 +14,7 @@ from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from functools import cached_property
 from multiprocessing import parent_process, resource_tracker
 from multiprocessing.context import SpawnContext
@@ -27,16 +27,17 @@ from typing import Any
 import numpy as np
 
 from searchveil.engine.duckdb import DuckDBEngine
-from searchveil.errors import SearchveilError
+from searchveil.errors import SearchveilError, in_toml
 from searchveil.lab.applications import application_named
 from searchveil.lab.measures import measure_named
 from searchveil.lab.sweep.cells import Cell, Found, Setup, Store, shown
-from searchveil.lab.sweep.experiment import ORIGINAL, PUBLIC_FILES, DemoLog, without_dashes
+from searchveil.lab.sweep.experiment import ORIGINAL, DemoLog
 from searchveil.lab.testset import TestSet
 from searchveil.lab.view import View, lacking
 from searchveil.log.read import read_log
 from searchveil.privacy.noise import Source
 from searchveil.publish.mechanism import Mechanism
+from searchveil.publish.parameters import as_value, parameters_of
 from searchveil.publish.release import Release
 from searchveil.scratch import remove_dead
 from searchveil.stopping import held_back
@@ -149,7 +150,7 @@ def _judge(cell: Cell) -> Found | Failure:
     try:
         return _bench.judge(cell)
     except SearchveilError as refusal:
-        return Failure(cell, without_dashes(str(refusal)))
+        return Failure(cell, refusal.written(in_toml))
     except Exception as problem:
         first = (str(problem).splitlines() or [""])[0]
         return Failure(cell, f"{type(problem).__name__}: {first}", traceback.format_exc())
@@ -183,7 +184,7 @@ class Bench:
             figures, skipped = self._try(self.original)
             return {"figures": figures, "skipped": skipped, "evaluation_seconds": monotonic() - began}
         began = monotonic()
-        mechanism = cell.point.build(_opened(cell.files))
+        mechanism = cell.point.build(cell.files)
         release = self._release(mechanism, cell)
         made = monotonic()
         view = View.of_release(release, self.engine)
@@ -235,22 +236,12 @@ class Bench:
         return figures, skipped
 
 
-def _opened(files: Mapping[str, Path]) -> dict[str, Any]:
-    if not files:
-        return {}
-    import pyarrow.parquet as pq
-
-    from searchveil.items.pool import QueryPool
-
-    return {name: QueryPool.open(path) if name == "pool" else pq.read_table(path) for name, path in files.items()}
-
-
 def _parameters(mechanism: Mechanism, cell: Cell) -> dict[str, Any]:
     """All of them, those left out in the file too; what is the mechanism's default is a parameter still."""
-    effective = {one.name: getattr(mechanism, one.name) for one in fields(mechanism) if one.name not in PUBLIC_FILES}
-    given = {name: value for name, value in cell.point.parameters.items() if name in PUBLIC_FILES}
-    simple = {name: str(value) if name == "item" else value for name, value in effective.items()}
-    return shown(simple | given)
+    effective = {
+        one.name: as_value(getattr(mechanism, one.name)) for one in parameters_of(type(mechanism)) if not one.in_file
+    }
+    return shown({**effective, **cell.point.public})
 
 
 def _planned(release: Release) -> dict[str, float]:

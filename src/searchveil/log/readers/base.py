@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from searchveil.errors import InputError
+from searchveil.errors import InputError, setting
 from searchveil.log.readers.source import Source
 from searchveil.log.readers.staging import Parsed, Workshop
 
@@ -20,8 +20,13 @@ class Request:
         """The value of an option; the first one allowed unless told otherwise."""
         value = self.options.get(option, allowed[0])
         if value not in allowed:
-            raise InputError(f"--reader-option {option}={value}: it is one of {', '.join(allowed)}")
+            raise wrong_option(option, value, f"it is one of {', '.join(allowed)}")
         return value
+
+
+def wrong_option(option: str, value: str, problem: str) -> InputError:
+    """Of what the caller said about one format."""
+    return InputError(setting("options", {option: value}) + f": {problem}", parameter="options", value=value)
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from searchveil.engine.sql import literal
-from searchveil.errors import InputError, printable
-from searchveil.log.readers.base import Reader, Request
+from searchveil.errors import Blank, InputError, Text, printable, setting
+from searchveil.log.readers.base import Reader, Request, wrong_option
 from searchveil.log.readers.jsonlines import MALFORMED, first_objects, json_lines, path_of
 from searchveil.log.readers.records import Dialect, Record
 from searchveil.log.readers.source import BYTE_ORDER_MARK, HEAD_BYTES, Source, first_lines
@@ -35,6 +35,7 @@ USUAL_NAMES: Mapping[str, Sequence[str]] = {
     "url": ("url", "clickurl", "clickedurl", "link", "docid", "documentid", "objectid"),
 }
 REQUIRED = ("user", "query")
+NAME = Blank("NAME")  # of a column, which the reader of a message knows
 # Never taken for a user without being told: one person has many.
 LESS_THAN_A_USER = ("sessionid", "session", "cookieid", "cookie")
 _UNITS = re.compile(
@@ -53,12 +54,21 @@ def match_columns(
 
     Names that may be the values of somebody's row are not shown.
     """
-    names = _first_line(present) if may_be_a_row else ", ".join(present)
+    names = _first_line(present) if may_be_a_row else Text.of(", ".join(present))
     for ours, theirs in told.items():
         if ours not in COLUMNS:
-            raise InputError(f"--column {ours}={theirs}: '{ours}' is not one of {', '.join(COLUMNS)}")
+            raise InputError(
+                setting("columns", {ours: theirs}) + f": '{ours}' is not one of {', '.join(COLUMNS)}",
+                parameter="columns",
+                value=theirs,
+            )
         if theirs not in present:
-            raise InputError(f"--column {ours}={theirs}: {where} has no column '{theirs}'; it has {names}")
+            raise InputError(
+                setting("columns", {ours: theirs}) + f": {where} has no column '{theirs}'",
+                parameter="columns",
+                value=theirs,
+                instead="it has " + names,
+            )
     matched = dict(told)
     free = {_plain(name): name for name in reversed(present) if name not in told.values()}
     for ours, usual in USUAL_NAMES.items():
@@ -67,26 +77,27 @@ def match_columns(
             matched[ours] = guess
     if "user" not in matched:
         _refuse_less_than_a_user(free, names, where)
-    missing = [f"--column {ours}=NAME" for ours in REQUIRED if ours not in matched]
+    missing = {ours: NAME for ours in REQUIRED if ours not in matched}
     if missing:
-        raise InputError(f"{where}: which column is it? type {' '.join(missing)}, a NAME out of {names}")
+        asked = "type " + setting("columns", missing) + ", a NAME out of " + names
+        raise InputError(f"{where}: which column is it? " + asked, parameter="columns")
     return {ours: matched[ours] for ours in COLUMNS if ours in matched}
 
 
-def _first_line(values: Sequence[str]) -> str:
-    return (
-        f"the {len(values)} in its first line; if that line is a row, add --reader-option header=no and type numbers: "
-        "--column user=1 --column query=2"
+def _first_line(values: Sequence[str]) -> Text:
+    numbers = setting("columns", {"user": "1", "query": "2"})
+    no_header = f"the {len(values)} in its first line; if that line is a row, add " + setting(
+        "options", {"header": "no"}
     )
+    return no_header + " and type numbers: " + numbers
 
 
-def _refuse_less_than_a_user(free: Mapping[str, str], names: str, where: str) -> None:
+def _refuse_less_than_a_user(free: Mapping[str, str], names: Text, where: str) -> None:
     column = next((free[name] for name in LESS_THAN_A_USER if name in free), None)
     if column is not None:
-        raise InputError(
-            f"{where}: which column is the user? type --column user=NAME, a NAME out of {names}; "
-            f"with --column user={column}, a guarantee is per {unit_of(column)}, not per person"
-        )
+        asked = "type " + setting("columns", {"user": NAME}) + ", a NAME out of " + names
+        less = setting("columns", {"user": column}) + f", a guarantee is per {unit_of(column)}, not per person"
+        raise InputError(f"{where}: which column is the user? " + asked, parameter="columns", instead="with " + less)
 
 
 def unit_of(column: str) -> str:
@@ -126,7 +137,7 @@ def _parse_separated(shop: Workshop, request: Request, delimiter: str, quote: st
     delimiter = _one_character(request, "delimiter", delimiter)
     quote = _one_character(request, "quote", quote)
     if quote == delimiter:
-        raise InputError(f"--reader-option quote={quote}: the delimiter cannot be the quote as well")
+        raise wrong_option("quote", quote, "the delimiter cannot be the quote as well")
     _check_time_format(request.options.get("time_format"))
     has_header = request.choice("header", ("yes", "no")) == "yes"
     parts = []
@@ -143,7 +154,8 @@ def _parse_separated(shop: Workshop, request: Request, delimiter: str, quote: st
     _same_outputs(parts)
     if len(units) > 1:
         described = " but ".join(f"{path} is one of {unit}s" for unit, path in units.items())
-        raise InputError(f"{described}; read them apart, or type --column user=NAME")
+        instead = "read them apart, or type " + setting("columns", {"user": NAME})
+        raise InputError(described, parameter="columns", instead=instead)
     staged = stage(shop, *parts)
     public = [] if has_header else ["the number of columns, told from the first row"]
     if quote:  # said of every file: a record that told which ones have a broken quote would tell of somebody's row
@@ -154,7 +166,7 @@ def _parse_separated(shop: Workshop, request: Request, delimiter: str, quote: st
 def _one_character(request: Request, option: str, usual: str) -> str:
     value = {"tab": "\t", "none": ""}.get(given := request.options.get(option, usual), given)
     if len(value) > 1 or (option == "delimiter" and not value) or not value.isascii() or value in ("\0", "\r", "\n"):
-        raise InputError(f"--reader-option {option}={value}: it is one ASCII character, and no line end")
+        raise wrong_option(option, value, "it is one ASCII character, and no line end")
     return value
 
 
@@ -166,9 +178,8 @@ def _check_time_format(time_format: str | None) -> None:
     try:
         duckdb.connect().execute(f"select try_strptime('', {literal(time_format)})")
     except duckdb.Error as problem:
-        raise InputError(
-            f"--reader-option time_format={time_format}: is no format of times; write for example %d/%m/%Y %H:%M"
-        ) from problem
+        expected = "is no format of times; write for example %d/%m/%Y %H:%M"
+        raise wrong_option("time_format", time_format, expected) from problem
 
 
 def _by_columns(
@@ -183,8 +194,8 @@ def _by_columns(
         if repeated is not None:
             called = f" named '{repeated}'" if _name_a_log(names) else " of one name"
             raise InputError(
-                f"{source.path}: its first line has two columns{called}; rename one or, if that line is a row, add "
-                "--reader-option header=no"
+                f"{source.path}: its first line has two columns{called}",
+                instead="rename one or, if that line is a row, add " + setting("options", {"header": "no"}),
             )
         groups.setdefault(names, []).append(source)
     return groups
@@ -250,8 +261,12 @@ def _refuse_unless_everywhere(key: str, looked_at: Sequence[Mapping[str, Any]], 
     """Absent keys are left out of JSON: a key that some rows lack may be there for the sake of a single user."""
     if not all(key in value for value in looked_at):
         raise InputError(
-            f"{where}: some of the first rows have '{key}' and some have not; if it is the user, type "
-            f"--column user={key}, otherwise --column user=NAME"
+            f"{where}: some of the first rows have '{key}' and some have not",
+            parameter="columns",
+            instead="if it is the user, type "
+            + setting("columns", {"user": key})
+            + ", otherwise "
+            + setting("columns", {"user": NAME}),
         )
 
 

@@ -11,9 +11,9 @@ import ibis
 import ibis.expr.types as ir
 
 from searchveil.engine import Engine
-from searchveil.errors import InputError, was_interrupted
+from searchveil.errors import InputError, setting, was_interrupted
 from searchveil.log.readers.base import Reader, Request
-from searchveil.log.readers.generic import match_columns, named, unit_of
+from searchveil.log.readers.generic import NAME, match_columns, named, unit_of
 from searchveil.log.readers.staging import Remarks
 from searchveil.log.schema import COLUMNS, FIRST_TIME, LAST_TIME, Problem
 
@@ -99,17 +99,24 @@ def _user(column: ir.Column, where: str) -> Cell:
     if kind.is_string() or kind.is_integer() or (kind.is_decimal() and kind.scale == 0):
         return _any(column)
     raise InputError(
-        f"{where}: the user column '{column.get_name()}' holds {kind}; store it as text or whole numbers, "
-        "or type --column user=NAME"
+        f"{where}: the user column '{column.get_name()}' holds {kind}",
+        parameter="columns",
+        instead="store it as text or whole numbers, or type " + setting("columns", {"user": NAME}),
+    )
+
+
+def _not_of_kind(column: ir.Column, ours: str, wanted: str, where: str) -> InputError:
+    return InputError(
+        f"{where}: the {ours} column '{column.get_name()}' holds {column.type()}, not {wanted}",
+        parameter="columns",
+        instead="type " + setting("columns", {ours: NAME}),
     )
 
 
 def _query(column: ir.Column, where: str) -> Cell:
     kind = column.type()
     if not kind.is_string():
-        raise InputError(
-            f"{where}: the query column '{column.get_name()}' holds {kind}, not text; type --column query=NAME"
-        )
+        raise _not_of_kind(column, "query", "text", where)
     return _any(column)
 
 
@@ -117,7 +124,7 @@ def _url(column: ir.Column, where: str) -> Cell:
     kind = column.type()
     if kind.is_string() or kind.is_integer() or kind.is_uuid():
         return _any(column.cast("string"))
-    raise InputError(f"{where}: the url column '{column.get_name()}' holds {kind}, not text; type --column url=NAME")
+    raise _not_of_kind(column, "url", "text", where)
 
 
 def _time(column: ir.Column, where: str) -> Cell:
@@ -163,9 +170,7 @@ def _rank(column: ir.Column, where: str) -> Cell:
         if not kind.is_integer():
             fits = fits & (column % 1 == 0)  # infinities and NaN are in no range
     else:
-        raise InputError(
-            f"{where}: the rank column '{column.get_name()}' holds {kind}, not numbers; type --column rank=NAME"
-        )
+        raise _not_of_kind(column, "rank", "numbers", where)
     return Cell(ibis.ifelse(fits, number, ibis.null(number.type())).cast("int32"), fits)
 
 

@@ -31,7 +31,7 @@ SCHEMA = pa.schema(TYPES)
 EPOCH = datetime(1970, 1, 1)
 USERS = {"userid": "user", "session": "session"}  # which id is the user -> what a guarantee is then about
 NO_ID = {
-    "userid": "no userid; with --reader-option user=session each session is a user of its own",
+    "userid": "no userid; with the reader option user=session each session is a user of its own",
     "session": "session without a num",
 }
 LARGEST_RANK = 2**31 - 1

@@ -6,7 +6,7 @@ its client_id and its query_id together: no client's rows can touch those of ano
 
 from searchveil.engine.sql import literal
 from searchveil.errors import InputError
-from searchveil.log.readers.base import Reader, Request
+from searchveil.log.readers.base import Reader, Request, wrong_option
 from searchveil.log.readers.jsonlines import MALFORMED, first_objects, json_lines, path_of
 from searchveil.log.readers.source import Source, first_lines
 from searchveil.log.readers.staging import Parsed, Part, Remarks, Staged, Tally, Workshop, stage
@@ -47,7 +47,7 @@ def parse(shop: Workshop, request: Request) -> Parsed:
     if not queries:
         raise InputError(f"{events[0].path} holds UBI events only; name the file with ubi_queries as well")
     if user != "client_id" and not events:
-        raise InputError(f"--reader-option user={user}: only ubi_events has it; name that file as well")
+        raise wrong_option("user", user, "only ubi_events has it; name that file as well")
     public = ["which files hold queries and which events, told from their first rows"]
     asked = _stage_queries(shop, queries, user_is_in_events=user != "client_id")
     if not events:
