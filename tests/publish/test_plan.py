@@ -105,7 +105,7 @@ def test_what_is_drawn_before_a_release_is_part_of_its_plan() -> None:
 
 
 def test_a_threshold_at_which_the_papers_epsilon_is_infinite_is_refused() -> None:
-    with pytest.raises(InputError, match=r"the threshold 0 promises nothing: .* infinite; raise --threshold"):
+    with pytest.raises(InputError, match=r"the threshold 0 promises nothing: .* infinite; raise threshold"):
         SafeLogSession(noise_scale=1, threshold=0, variant="published").plan()
 
 

@@ -301,7 +301,8 @@ class Ledger:
         counted = replace(guarantee, notion="approximate").under(self.neighbours)
         if not counted.is_private:
             raise BudgetRefused(
-                f"budget refused: counted as {self.neighbours}, the release has δ = 1, which promises nothing; lower its "
+                f"budget refused: counted as {self.neighbours}, the release has δ = 1, which promises nothing; lower "
+                "its "
                 + setting("epsilon")
                 + " or "
                 + setting("delta")

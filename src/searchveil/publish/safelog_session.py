@@ -134,7 +134,7 @@ class SafeLogSession(Mechanism[SafeLogSessionSettings]):
             epsilon = max(epsilon, paper_epsilon)
         if epsilon == inf:
             raise InputError(
-                f"with this noise the threshold {self.threshold or 0:g} promises nothing: the paper's epsilon is infinite",
+                f"with this noise the threshold {self.threshold or 0:g} promises nothing: the paper's ε is infinite",
                 parameter="threshold",
                 value=self.threshold,
                 instead="raise " + setting("threshold"),
