@@ -129,10 +129,12 @@ def plan(
         mechanism = how.build(assumption)  # before a log is read: a wrong option should be told at once
         opened = reading.read(log) if log else None
     else:
-        if not log or how.method != "sampling" or how.delta is not None:
+        if not log or how.method != "sampling" or how.delta is not None or how.sampler == "individual":
             raise InputError(
-                "--wanted-size and --wanted-recall look for δ of --method sampling: give a log and no --delta"
+                "--wanted-size and --wanted-recall look for δ of --method sampling --sampler poisson or multinomial: "
+                "give a log and no --delta"
             )
+        how.sampler = how.sampler or "poisson"
         fixed = [name for name in ("epsilon", "objective", "solver") if getattr(how, name) is not None]
         if fixed:
             raise InputError(f"the smallest δ for a wanted output does not depend on --{fixed[0]}; leave it out")
@@ -169,7 +171,7 @@ def plan(
         return
     show.plan(planned)
     if wanted_size is not None or wanted_recall is not None:
-        print(f"To release so much, type: --delta {how.delta}")
+        print(f"To release so much, type: --sampler {how.sampler} --delta {how.delta}")
     if private:
         typer.echo(f"searchveil: {WARNING}", err=True)
     for whose, settings in record.get("recommended", {}).items():

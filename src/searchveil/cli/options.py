@@ -121,7 +121,7 @@ class MethodOptions:
     transitions: Annotated[bool, _method("SafeLog: count query transitions too.", "--transitions")] = False
     transition_candidates: Annotated[str | None, _method("A public table of query and next.")] = None
     domain: Annotated[str | None, _method("SafeLog: pool (pure ε) or pool+log.")] = None
-    pool: Annotated[str | None, _method("SafeLog, weighted: a public pool made by `searchveil pool`.")] = None
+    pool: Annotated[str | None, _method("SafeLog, weighted, sampling: a public pool made by `searchveil pool`.")] = None
     pool_coverage: Annotated[float | None, _method("SafeLog: p_g, for the paper's ε.")] = None
     fresh_counts: Annotated[bool, _method("SafeLog: fresh noise for published counts.", "--fresh-counts")] = False
     at_least: Annotated[int | None, _method("SafeLog's frequency filter; unprotected.")] = None
@@ -131,7 +131,13 @@ class MethodOptions:
     queries_per_session: Annotated[int | None, _method("SafeLog's l_q.")] = None
     gap_minutes: Annotated[float | None, _method("SafeLog: silence that ends a session.")] = None
     objective: Annotated[str | None, _method("Sampling: size, frequent, diversity or kl.")] = None
-    sampler: Annotated[str | None, _method("Sampling: poisson (ours) or multinomial (the paper's).")] = None
+    sampler: Annotated[
+        str | None, _method("Sampling: individual, or the paper's programs with poisson or multinomial draws.")
+    ] = None
+    selection_delta: Annotated[float | None, _method("Sampling: the part of δ that chooses the pairs.")] = None
+    time_unit: Annotated[
+        str | None, _method("Sampling: second, minute, hour, day or month, to which times are rounded; or none.")
+    ] = None
     support: Annotated[float | None, _method("Sampling: from which share of all clicks a pair is frequent.")] = None
     output_size: Annotated[float | None, _method("Sampling: |O| of frequent and kl; half of what fits.")] = None
     seconds: Annotated[float | None, _method("Sampling: time to look for whole numbers.")] = None
@@ -168,7 +174,7 @@ class MethodOptions:
                 raise InputError(f"{self.method} has no --{name.replace('_', '-')}; leave it out")
         for name, field in known.items():
             if field.default is MISSING and field.default_factory is MISSING and name not in given:
-                example = "--delta 0.5" if self.method == "sampling" else "--epsilon 1 --delta 1e-6"
+                example = "--epsilon 1 --delta 0.5" if self.method == "sampling" else "--epsilon 1 --delta 1e-6"
                 raise InputError(f"{self.method} needs --{name.replace('_', '-')}; try {example}")
         if self.per_user == "auto":
             if assumption is None:

@@ -1,6 +1,9 @@
-"""Utility-maximising sampling (Hong et al. 2012): tuples of users, drawn so that nobody is likely to appear at all."""
+"""Sampling: tuples of users, drawn so that nobody is likely to appear at all.
 
-from dataclasses import dataclass, replace
+At individual rates (ours, publish/individual.py), or by the programs of Hong et al. 2012, which are here.
+"""
+
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from math import expm1, floor, inf, nextafter
 from time import monotonic
@@ -11,6 +14,7 @@ import pyarrow as pa
 
 from searchveil.errors import InputError
 from searchveil.items import CLICK
+from searchveil.items.pool import QueryPool
 from searchveil.log import SearchLog
 from searchveil.optimize import diversity
 from searchveil.optimize.breach import SECONDS, Breach, for_recall, for_size
@@ -22,13 +26,15 @@ from searchveil.optimize.sensitivity import bound_effects
 from searchveil.optimize.solution import Solution
 from searchveil.optimize.solve import relax
 from searchveil.privacy import calibrate
-from searchveil.privacy.guarantee import Guarantee
+from searchveil.privacy.guarantee import Guarantee, Neighbours
 from searchveil.privacy.noise import DiscreteLaplace, Source, poisson_arrivals
 from searchveil.privacy.rounding import at_most
 from searchveil.progress import Progress, silent
+from searchveil.publish.individual import Individual, IndividualSettings, TimeUnit, too_little
 from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Published, unit_of
 from searchveil.publish.plan import Plan, Settings, given
 
+AnySampler = Literal["individual", "poisson", "multinomial"]
 Goal = Literal["size", "frequent", "diversity", "kl"]
 Solver = Literal["best", "spe", "greedy", "lp-rounding", "branch-and-bound"]
 
@@ -37,6 +43,17 @@ CHOSEN_FROM_THE_LOG = (
     "table rates, so whoever knows the other users' histories may learn something about the last one"
 )
 COUNTS_X = "the counts x: how many tuples of each pair are drawn (Poisson: are expected), in the table rates"
+OF_INDIVIDUAL = ("selection_delta", "neighbours", "candidates", "pool", "time_unit")
+OF_PROGRAMS = (
+    "objective",
+    "support",
+    "output_size",
+    "seconds",
+    "solver",
+    "noise_counts",
+    "noise_epsilon",
+    "most_change",
+)
 REACHED = 0.999  # of the size asked for: first-order solvers stop that near
 NOISE_DOES_NOT_HELP = (
     "Noise was added to these numbers as the paper has it. That is not differential privacy: all of them may move when "
@@ -67,12 +84,15 @@ class SamplingSettings(Settings):
 
 
 @dataclass(frozen=True)
-class Sampling(Mechanism[SamplingSettings]):
-    """Draw users' clicks on shared pairs, as many of each pair as are best for the objective within the limit.
+class Sampling(Mechanism[SamplingSettings | IndividualSettings]):
+    """Draw users' clicks, so that every user appears with a probability of at most δ.
 
-    Every user appears with a probability of at most δ: exposure is limited to b = min(ε, ln 1/(1−δ)), where ε may be
-    left out. `sampler` "poisson" (ours) draws every user's clicks independently at a rate per pair; "multinomial" is
-    the paper's, a whole number of draws of each pair. `output_size` is |O| of `frequent` and `kl` (half of what fits,
+    `sampler` "individual" draws each user's clicks at a rate of her own, differentially private from end to end; see
+    `Individual` for `epsilon`, `selection_delta`, `neighbours`, `candidates`, `pool` and `time_unit`. The others draw
+    clicks on shared pairs, as many of each as are best for the `objective` within the limit b = min(ε, ln 1/(1−δ)),
+    where ε may be left out; how many is computed from the log and taken as public. "poisson" (ours) draws every user's
+    clicks independently at a rate per pair; "multinomial" is the paper's, a whole number of draws of each pair. For
+    them, `output_size` is |O| of `frequent` and `kl` (half of what fits,
     if left out), `support` the relative frequency from which a pair counts as frequent, `seconds` the time to look for
     whole numbers, `solver` who looks for the most diverse ones (SPE is the paper's). With `noise_counts`, the paper's
     preprocessing and noise Lap(d/ε′) on the numbers of draws.
@@ -83,7 +103,12 @@ class Sampling(Mechanism[SamplingSettings]):
     delta: float
     epsilon: float | None = None
     objective: Goal = "size"
-    sampler: Sampler = "poisson"
+    sampler: AnySampler = "individual"
+    selection_delta: float | None = None
+    neighbours: Neighbours = "add-remove"
+    candidates: pa.Table | None = None
+    pool: QueryPool | None = None
+    time_unit: TimeUnit = "hour"
     support: float = 0.002
     output_size: float | None = None
     seconds: float = 10.0
@@ -98,11 +123,14 @@ class Sampling(Mechanism[SamplingSettings]):
             calibrate.check_epsilon(self.epsilon)
         for name, value, known in (
             ("objective", self.objective, get_args(Goal)),
-            ("sampler", self.sampler, get_args(Sampler)),
+            ("sampler", self.sampler, get_args(AnySampler)),
             ("solver", self.solver, get_args(Solver)),
         ):
             if value not in known:
                 raise InputError(f"no {name} '{value}'; there are {', '.join(known)}")
+        self._check_options_of_other_samplers()
+        if self.individual is not None:
+            return
         if self.solver != "best" and (self.objective, self.sampler) != ("diversity", "multinomial"):
             raise InputError("--solver is for --objective diversity --sampler multinomial; leave it out")
         if not 0 < self.support <= 1:
@@ -123,16 +151,40 @@ class Sampling(Mechanism[SamplingSettings]):
             if not 0 < self.most_change < inf:
                 raise InputError(f"--most-change must be above 0, not {self.most_change:g}")
 
+    def _check_options_of_other_samplers(self) -> None:
+        """An option of another sampler is an error, not ignored."""
+        individual = self.sampler == "individual"
+        others = OF_PROGRAMS if individual else OF_INDIVIDUAL
+        whose = "poisson or multinomial" if individual else "individual"
+        for field in fields(self):
+            if field.name in others and getattr(self, field.name) != field.default:
+                option = field.name.replace("_", "-")
+                raise InputError(f"--{option} is for --sampler {whose}; add that, or leave it out")
+
+    @cached_property
+    def individual(self) -> Individual | None:
+        """Does all the work, where rates are individual."""
+        if self.sampler != "individual":
+            return None
+        return Individual(self.delta, self.epsilon, **{name: getattr(self, name) for name in OF_INDIVIDUAL})
+
+    @property
+    def _program(self) -> Sampler:
+        assert self.sampler != "individual"
+        return self.sampler
+
     @cached_property
     def b(self) -> Limit:
         """How far a user may be exposed: the natural logarithm of 1/(1 − the probability of appearing)."""
         return limit(inf if self.epsilon is None else self.epsilon, self.delta)
 
-    def planned(self, log: SearchLog | int | None) -> Plan[SamplingSettings]:
+    def planned(self, log: SearchLog | int | None) -> Plan[SamplingSettings | IndividualSettings]:
+        if self.individual is not None:
+            return self.individual.planned(log)
         b = float(self.b)
         settings = SamplingSettings(
             objective=self.objective,
-            sampler=self.sampler,
+            sampler=self._program,
             exposure_limit=b,
             support=self.support if self.objective == "frequent" else None,
             output_size=self.output_size,
@@ -172,14 +224,16 @@ class Sampling(Mechanism[SamplingSettings]):
             settings,
             guarantee,
             figures={"users": users, "limit": most},
-            advice=_too_little(most),
+            advice=too_little(most),
             counts="occurrences",
         )
 
     def check(self, log: SearchLog) -> None:
         CLICK.check(log)
 
-    def publish(self, log: SearchLog, plan: Plan[SamplingSettings], source: Source, progress: Progress) -> Published:
+    def publish(self, log: SearchLog, plan: Plan[Any], source: Source, progress: Progress) -> Published:
+        if self.individual is not None:
+            return self.individual.publish(log, plan, source, progress)
         progress("counting who clicked what")
         clicks = click_counts(log)
         if self.noise_counts:
@@ -190,14 +244,14 @@ class Sampling(Mechanism[SamplingSettings]):
         amounts = self._certified(counts, solution)
         if self.noise_counts:
             noise = DiscreteLaplace(self.most_change / self.noise_epsilon).sample(len(amounts), source)
-            amounts = repair(counts, self.sampler, np.maximum(amounts + noise, 0), self.b)
-        if len(exposed := violated(counts, self.sampler, amounts, self.b)):
+            amounts = repair(counts, self._program, np.maximum(amounts + noise, 0), self.b)
+        if len(exposed := violated(counts, self._program, amounts, self.b)):
             raise RuntimeError(f"{len(exposed)} users would be exposed by more than the limit; nothing was drawn")
         progress("drawing")
         units = UNITS if self.sampler == "poisson" else 1
-        drawn = draw(self.sampler, amounts, source)
+        drawn = draw(self._program, amounts, source)
         table = _tuples(clicks, drawn, pick_users(counts, drawn, source), log, source)
-        loads = counts.exposure(self.sampler) @ (amounts / units)
+        loads = counts.exposure(self._program) @ (amounts / units)
         total = int(amounts.sum()) / units
         figures = {
             **({} if size is None else {"output_size": size}),
@@ -228,7 +282,7 @@ class Sampling(Mechanism[SamplingSettings]):
                 told_at = monotonic()
                 progress(f"how much does one user matter? {done:,} of {users:,} users in a row may stay")
 
-        kept = bound_effects(clicks.counts, self.sampler, self.b, self.most_change, progress=told)
+        kept = bound_effects(clicks.counts, self._program, self.b, self.most_change, progress=told)
         return StagedClicks(kept.counts, clicks.pairs, clicks.numbers[kept.pairs])
 
     def _solved(self, counts: ClickCounts, total: float | None, largest: Reals | None, progress: Progress) -> Solution:
@@ -276,7 +330,7 @@ class Sampling(Mechanism[SamplingSettings]):
             return self.output_size, None
         progress("how large can the output be?")
         part = counts if self.sampler == "poisson" else counts.only(drawable(counts, self.b))
-        largest = relax(part, self.sampler, Size(), float(self.b), progress=progress)
+        largest = relax(part, self._program, Size(), float(self.b), progress=progress)
         half = largest.objective / 2
         return (half if self.sampler == "poisson" else floor(half)), np.asarray(largest.x, np.float64)
 
@@ -310,7 +364,7 @@ class Sampling(Mechanism[SamplingSettings]):
                 "pairs; queries alone are shared more often: try --method zealous --item query."
             )
         if most < 1:
-            return _too_little(most)
+            return too_little(most)
         if size is not None and total < size * REACHED:
             wish = "asked for" if self.output_size else "meant"
             instead = "--sampler poisson" if self.sampler == "multinomial" else "a smaller --support"
@@ -339,7 +393,7 @@ class Sampling(Mechanism[SamplingSettings]):
         """Whole draws, or amounts in units that can be judged exactly, lowered where a solver went too far."""
         poisson = self.sampler == "poisson"
         x = quantize(solution.x.astype(np.float64)) if poisson else solution.x.astype(np.int64)
-        return repair(counts, self.sampler, x, self.b)
+        return repair(counts, self._program, x, self.b)
 
 
 def smallest_exposure(
@@ -429,12 +483,3 @@ def _rates(clicks: StagedClicks, draws: Reals, log: SearchLog) -> pa.Table:
         }
     )
     return table.sort_by([("query", "ascending"), ("url", "ascending")])
-
-
-def _too_little(most: float) -> str | None:
-    if most >= 1:
-        return None
-    return (
-        f"With this limit all tuples together can be {most:.3g} at most, less than one. A release of counts has no "
-        "such limit: try --method zealous --item click, or a larger δ."
-    )
