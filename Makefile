@@ -51,6 +51,8 @@ bench: $(VENV)/.test-tools
 	$(BIN)/python benchmarks/safelog.py
 	$(BIN)/python benchmarks/sampling.py
 	$(BIN)/python benchmarks/sampling_quality.py
+	$(BIN)/python benchmarks/sampling_individual.py
+	$(BIN)/python benchmarks/sampling_individual.py --speed
 	$(BIN)/python benchmarks/walk.py
 
 bench-peers: $(VENV)/.test-tools

@@ -23,7 +23,7 @@ from searchveil.lab.measures import MEASURES
 HERE = Path(__file__)
 MECHANISMS = {
     "sessions and clicks": sv.SafeLogSession(epsilon=4, delta=1e-6, queries_per_session=3, clicks_per_user=4),
-    "sampled clicks": sv.Sampling(delta=0.5),
+    "sampled clicks": sv.Sampling(delta=0.5, sampler="poisson"),
 }
 MOST_SECONDS, MOST_MB = 300, 6000
 

@@ -139,12 +139,15 @@ def test_people_read_both_ways_to_write_the_threshold(tmp_path: Path) -> None:
 
 
 def test_figures_of_a_private_log_are_called_private(tmp_path: Path) -> None:
-    for asked in (("--delta", "0.5"), ("--wanted-size", "5")):
+    for asked in (("--sampler", "poisson", "--delta", "0.5"), ("--wanted-size", "5")):
         told = run(tmp_path, "plan", demo_log(), "--method", "sampling", *asked)
         assert told.code == 0
         assert told.said == [f"searchveil: {WARNING}"]
         assert plan(tmp_path, demo_log(), "--method", "sampling", *asked)["warning"] == WARNING
-    assert "warning" not in plan(tmp_path, "--users", "250", "--method", "sampling", "--delta", "0.5")
+    individual = ("--method", "sampling", "--epsilon", "1", "--delta", "0.5")
+    assert "warning" not in plan(tmp_path, "--users", "250", *individual)
+    assert "limit" in plan(tmp_path, "--users", "250", *individual)
+    assert "limit" not in plan(tmp_path, demo_log(), *individual), "it tells nothing of a log"
 
 
 def test_what_is_printed_is_not_below_what_is_promised(tmp_path: Path) -> None:

@@ -7,9 +7,10 @@ from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
-from commandline import Outcome, assert_refused, demo_log, new_ledger
+from commandline import Outcome, assert_refused, demo_log, entries, new_ledger
 
-SAMPLING = ("--method", "sampling")
+INDIVIDUAL = ("--method", "sampling")
+SAMPLING = ("--method", "sampling", "--sampler", "poisson")
 HALF = ("--epsilon", "1", "--delta", "0.5")
 
 
@@ -61,6 +62,39 @@ def test_the_rates_are_in_the_folder_and_every_reader_of_folders_accepts_them(
     drawn = sum(row["count"] for row in rows)
     assert figures["measures"]["count-distribution"]["click.total_release"] == drawn, "rates are not counted as clicks"
     done(searchveil("export", "out", "--layout", "click-graph", "--out", "graph"))
+
+
+def test_individual_rates_are_the_default_and_a_ledger_pays_for_them(
+    searchveil: Any, log_file: Path, tmp_path: Path
+) -> None:
+    account = new_ledger(tmp_path, delta=0.95)
+    asked = ("--epsilon", "5", "--delta", "0.9", "--time-unit", "day", "--ledger", account)
+    record = done(searchveil("release", log_file, *INDIVIDUAL, *asked, "--out", "out", "--json")).json
+    assert record["parameters"]["sampler"] == "individual"
+    assert (record["guarantee"]["notion"], record["guarantee"]["delta"]) == ("approximate", 0.9)
+    assert 0.99 * record["limit"] <= record["total"] <= record["limit"]
+    assert record["users"] > 0
+    assert record["pairs"] > 0
+    data = pq.read_table(tmp_path / "out" / "data.parquet")
+    assert data.column_names == ["user", "query", "url", "time", "rank", "count"]
+    assert record["rows"] == data.num_rows > 0
+    card = (tmp_path / "out" / "README.md").read_text()
+    assert "-differentially private" in card
+    assert "true clicks of one user" in card
+    assert [entry.delta for entry in entries(account)] == [0.9]
+    figures = done(searchveil("evaluate", "out", "--against", log_file, "--applications", "none", "--json")).json
+    rows: list[dict[str, Any]] = data.to_pylist()
+    assert figures["measures"]["count-distribution"]["click.total_release"] == sum(row["count"] for row in rows)
+    done(searchveil("export", "out", "--layout", "click-graph", "--out", "graph"))
+
+
+def test_public_pairs_cost_no_epsilon(searchveil: Any, log_file: Path, tmp_path: Path) -> None:
+    (tmp_path / "pairs.csv").write_text("query,url\ngoogle,www.google.com\n")
+    asked = ("--delta", "0.9", "--candidates", "pairs.csv", "--time-unit", "none")
+    record = done(searchveil("release", log_file, *INDIVIDUAL, *asked, "--out", "out", "--json")).json
+    assert record["guarantee"]["epsilon"] == 0
+    assert record["pairs"] == 1
+    assert pq.read_table(tmp_path / "out" / "data.parquet").column_names == ["user", "query", "url", "rank", "count"]
 
 
 def test_an_empty_release_speaks_of_draws_not_of_thresholds(searchveil: Any, log_file: Path) -> None:
@@ -120,7 +154,26 @@ def test_what_is_refused(searchveil: Any, log_file: Path, arguments: tuple[str, 
     assert_refused(searchveil("release", log_file, *SAMPLING, *arguments, "--out", "out"), message)
 
 
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (("--epsilon", "1"), "sampling needs --delta; try --epsilon 1 --delta 0.5"),
+        (("--delta", "0.5"), "--sampler individual needs --epsilon"),
+        ((*HALF, "--objective", "kl"), "--objective is for --sampler poisson or multinomial"),
+        ((*HALF, "--time-unit", "week"), "--time-unit week"),
+        ((*HALF, "--selection-delta", "0.6"), "--selection-delta is a part of --delta 0.5"),
+    ],
+)
+def test_what_individual_rates_refuse(
+    searchveil: Any, log_file: Path, arguments: tuple[str, ...], message: str
+) -> None:
+    assert_refused(searchveil("release", log_file, *INDIVIDUAL, *arguments, "--out", "out"), message)
+
+
 def test_wanted_sizes_need_a_log_and_no_delta(searchveil: Any, log_file: Path) -> None:
+    assert_refused(
+        searchveil("plan", log_file, *INDIVIDUAL, "--sampler", "individual", "--wanted-size", "10"), "--sampler poisson"
+    )
     assert_refused(searchveil("plan", *SAMPLING, "--wanted-size", "10"), "give a log and no --delta")
     assert_refused(
         searchveil("plan", log_file, *SAMPLING, "--delta", "0.5", "--wanted-size", "10"), "give a log and no --delta"

@@ -100,7 +100,9 @@ def test_the_keyboard_while_its_processes_start_is_no_traceback(tmp_path: Path) 
 
 def test_a_signal_in_the_middle_of_a_cell_leaves_no_copy_of_the_log(tmp_path: Path) -> None:
     os.symlink(demo_log(2000), tmp_path / "log.tsv")
-    slow = "[[mechanism]]\nmethod = 'sampling'\ndelta = 0.5\nobjective = 'diversity'\nseconds = 600\n"
+    slow = (
+        "[[mechanism]]\nmethod = 'sampling'\nsampler = 'poisson'\ndelta = 0.5\nobjective = 'diversity'\nseconds = 600\n"
+    )
     file = experiment(tmp_path, MEASURED + "[log]\npath = 'log.tsv'\n" + slow)
     running = start(tmp_path, "sweep", file, "--out", "out", "--workers", "1")
     scratch = tmp_path / SCRATCH

@@ -25,7 +25,8 @@ RELEASES: dict[str, Any] = {
     "k-query": (sv.KQuery, {"k": 3}),
     "k-session": (sv.KSession, {"k": 3}),
     "k-keyword": (sv.KKeyword, {"k": 3}),
-    "sampling": (sv.Sampling, {"delta": 0.5, "epsilon": 2.0, "seconds": 1.0}),
+    "sampling": (sv.Sampling, {"delta": 0.5, "epsilon": 50.0}),
+    "sampling, the program": (sv.Sampling, {"sampler": "poisson", "delta": 0.5, "epsilon": 2.0, "seconds": 1.0}),
 }
 
 

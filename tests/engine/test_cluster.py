@@ -98,7 +98,7 @@ def test_every_method_and_item_come_out_as_on_duckdb(cluster: Cluster, log: Path
     for name in RELEASES:
         assert there[name]["guarantee"] == here[name]["guarantee"], name
         assert there[name]["columns"] == here[name]["columns"], name
-        if name != "sampling":  # its output is drawn
+        if not name.startswith("sampling"):  # its output is drawn
             assert there[name]["tables"] == here[name]["tables"], name
         assert all(here[name]["tables"][table] for table in ("data",)), name
 

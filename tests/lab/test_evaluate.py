@@ -59,7 +59,8 @@ MECHANISMS: dict[str, tuple[Mechanism, set[str]]] = {  # and the kinds of items 
     "k-query": (KQuery(3), {"query", "keyword", "transition"}),
     "k-session": (KSession(3), {"keyword"}),
     "k-keyword": (KKeyword(3), {"keyword"}),
-    "sampling": (Sampling(0.5), {"click", "query", "keyword", "url"}),
+    "sampling": (Sampling(0.5, EPSILON), {"click", "query", "keyword", "url"}),
+    "sampling, the program": (Sampling(0.5, sampler="poisson"), {"click", "query", "keyword", "url"}),
 }
 
 
@@ -89,7 +90,7 @@ def test_every_method(log: SearchLog, name: str) -> None:
     assert set(record["measures"]) | set(record["applications"]) | set(record["skipped"]) == {*MEASURES, *APPLICATIONS}
     assert not set(record["skipped"]) & {*record["measures"], *record["applications"]}
     assert ("frequent-pairs" in record["measures"]) == ("click" in measured)
-    assert ("retained-users" in record["measures"]) == (name == "sampling")
+    assert ("retained-users" in record["measures"]) == name.startswith("sampling")
     for scores in record["applications"].values():
         assert set(scores) == {"original", "release"}
         assert all(isfinite(value) for side in scores.values() for value in side.values())
@@ -168,7 +169,7 @@ def test_a_user_who_comes_back_is_one_user(duckdb_engine: Engine) -> None:
 def test_a_folder_says_what_it_counts(log: SearchLog, name: str, tmp_path: Path) -> None:
     release = MECHANISMS[name][0].release(log, source=keyed(b"counts"))
     assert Release.read(release.write(tmp_path / "out")).plan.counts == release.plan.counts
-    occurrences = {"korolova", "korolova with clicks", "safelog-click", "k-query", "sampling"}
+    occurrences = {"korolova", "korolova with clicks", "safelog-click", "k-query", "sampling", "sampling, the program"}
     expected = "occurrences" if name in occurrences else "sessions" if name == "k-session" else "users"
     assert release.plan.counts == expected
 

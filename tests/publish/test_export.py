@@ -142,9 +142,10 @@ def test_a_folder_that_is_no_release_or_cannot_be_made_is_named(tmp_path: Path) 
             Zealous(1, 1e-6, item="click", notion="probabilistic").plan(500),
             "approximate",
         ),  # not closed: what it implies
-        (Sampling(delta=0.5).plan(), "sampling-step"),
+        (Sampling(delta=0.5, sampler="poisson").plan(), "sampling-step"),
+        (Sampling(delta=0.5, epsilon=1).plan(), "approximate"),
     ],
-    ids=["approximate", "probabilistic", "sampling"],
+    ids=["approximate", "probabilistic", "sampling", "individual rates"],
 )
 def test_the_guarantee_goes_along_as_far_as_it_holds(tmp_path: Path, layout: str, plan: Any, notion: str) -> None:
     folder = Release({"data": CLICKS}, plan).write(tmp_path / "release")
@@ -168,7 +169,7 @@ def test_nothing_is_exported_without_a_guarantee(tmp_path: Path, record: str | N
 @pytest.mark.parametrize("layout", ["orcas", "click-graph"])
 def test_a_pair_that_several_users_were_drawn_for_is_one_line(tmp_path: Path, layout: str) -> None:
     rows = pa.table({"user": [1, 1, 2], "query": ["a", "b", "a"], "url": ["x", "y", "x"], "count": [2, 1, 3]})
-    Release({"data": rows}, Sampling(delta=0.5).plan()).write(tmp_path / "sample")
+    Release({"data": rows}, Sampling(delta=0.5, epsilon=1).plan()).write(tmp_path / "sample")
     export_release(tmp_path / "sample", tmp_path / "out", layout)
     if layout == "orcas":
         assert (tmp_path / "out" / "orcas.tsv").read_text().splitlines() == ["Q0\ta\tD0\tx", "Q1\tb\tD1\ty"]

@@ -32,7 +32,8 @@ MECHANISMS = [
     Korolova(1, 1e-6),
     SafeLogClick(1, 1e-6),
     SafeLogSession(1, 1e-6),
-    Sampling(0.5),
+    Sampling(0.01, epsilon=1),
+    Sampling(0.5, sampler="poisson"),
     KQuery(2),
 ]
 CONDITION = "which column is the user"

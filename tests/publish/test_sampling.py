@@ -136,7 +136,7 @@ def log_two() -> float:
 def test_pseudonyms_are_fresh_and_the_order_tells_nothing(duckdb_engine: Engine) -> None:
     """In 20 releases of a log in which two users are sure to appear, their counts come in different orders."""
     log = log_of(duckdb_engine, {"a": {"x": 50}, "b": {"x": 50}})
-    mechanism = Sampling(delta=1 - 2.0**-50, seconds=0.1)
+    mechanism = Sampling(delta=1 - 2.0**-50, seconds=0.1, sampler="poisson")
     first = set()
     for run in range(20):
         table = mechanism.release(log, source=keyed(b"%d" % run)).table
@@ -327,7 +327,7 @@ def test_every_solver_of_the_most_diverse_draws_is_certified_and_the_default_is_
 
 def test_poisson_allows_more_than_whole_draws(duckdb_engine: Engine) -> None:
     counts = matrix(random_clicks(200, 40, seed=9))
-    expected = amounts(Sampling(delta=0.5), counts).sum() / UNITS
+    expected = amounts(Sampling(delta=0.5, sampler="poisson"), counts).sum() / UNITS
     whole = amounts(Sampling(delta=0.5, sampler="multinomial", seconds=1), counts).sum()
     assert expected > whole
 
@@ -349,7 +349,7 @@ def test_the_smallest_delta_for_a_wanted_size(duckdb_engine: Engine) -> None:
 
 
 def test_the_record_never_speaks_of_the_whole_release() -> None:
-    plan = Sampling(delta=0.5, epsilon=1).plan(1980)
+    plan = Sampling(delta=0.5, epsilon=1, sampler="poisson").plan(1980)
     guarantee = plan.guarantee
     assert guarantee.notion == "sampling-step"
     assert not guarantee.is_private
@@ -362,15 +362,15 @@ def test_the_record_never_speaks_of_the_whole_release() -> None:
 
 
 def test_epsilon_only_lowers_the_limit() -> None:
-    assert isinstance(Sampling(delta=0.5).b, LogOf)
-    assert float(Sampling(delta=0.5).b) == pytest.approx(log(2))
-    lower = Sampling(delta=0.5, epsilon=0.1)
+    assert isinstance(Sampling(delta=0.5, sampler="poisson").b, LogOf)
+    assert float(Sampling(delta=0.5, sampler="poisson").b) == pytest.approx(log(2))
+    lower = Sampling(delta=0.5, epsilon=0.1, sampler="poisson")
     assert lower.b == 0.1
     assert lower.plan().guarantee.delta == pytest.approx(-expm1(-0.1))
 
 
 def test_less_than_one_tuple_is_advised_against(duckdb_engine: Engine) -> None:
-    plan = Sampling(delta=1e-4).plan(1980)
+    plan = Sampling(delta=1e-4, sampler="poisson").plan(1980)
     assert plan.figures["limit"] == pytest.approx(0.198, abs=0.001)
     assert plan.advice is not None
     assert "the method zealous" in plan.advice
@@ -403,7 +403,7 @@ def test_a_size_that_is_not_reached_is_told(duckdb_engine: Engine) -> None:
     frequent = {query: times / totals.total() for query, times in totals.items() if times >= 0.005 * totals.total()}
     distance = sum(abs(shown[query] / drawn - share) for query, share in frequent.items())
     assert record["sum_of_distances"] == pytest.approx(distance, abs=0.02), "of what is drawn, not of 150"
-    reached = Sampling(delta=0.8, objective="kl", output_size=20).release(log).plan
+    reached = Sampling(delta=0.8, objective="kl", output_size=20, sampler="poisson").release(log).plan
     assert reached.figures["output_size"] == 20
     assert reached.advice is None
 
@@ -412,14 +412,14 @@ def test_an_empty_sample_is_advised_in_the_words_of_sampling(duckdb_engine: Engi
     """Of thresholds and items per user sampling knows nothing; each way of coming out empty has its own reason."""
     alone = log_of(duckdb_engine, {"a": {"x": 2}, "b": {"y": 3}})
     few = log_of(duckdb_engine, {f"u{i}": {f"q{i // 2}": 1} for i in range(40)})
-    likely_empty = Sampling(delta=0.05)
+    likely_empty = Sampling(delta=0.05, sampler="poisson")
     empty = next(
         release
         for release in (likely_empty.release(few, source=keyed(b"%d" % run)) for run in range(50))
         if not release.table.num_rows
     )
     for release, reason in (
-        (Sampling(delta=0.5).release(alone), "No pair of query and url was clicked by two users"),
+        (Sampling(delta=0.5, sampler="poisson").release(alone), "No pair of query and url was clicked by two users"),
         (Sampling(delta=0.4, sampler="multinomial", seconds=0.1).release(few), "No whole draw was found"),
         (empty, "Chance drew nothing"),
     ):
@@ -432,7 +432,7 @@ def test_an_empty_sample_is_advised_in_the_words_of_sampling(duckdb_engine: Engi
 def test_a_ledger_refuses_it(duckdb_engine: Engine, tmp_path: Any) -> None:
     ledger = Ledger.open(tmp_path / "l.db", budget_epsilon=100, budget_delta=0.9)
     with pytest.raises(BudgetRefused, match="without differential privacy"):
-        Sampling(delta=0.5).release(log_of(duckdb_engine, FIGURE_1), ledger=ledger)
+        Sampling(delta=0.5, sampler="poisson").release(log_of(duckdb_engine, FIGURE_1), ledger=ledger)
 
 
 def test_the_papers_noise_is_labelled(duckdb_engine: Engine) -> None:
@@ -451,7 +451,7 @@ def test_the_papers_noise_is_labelled(duckdb_engine: Engine) -> None:
         ({"delta": 0.0}, "delta"),
         ({"epsilon": 0.0}, "epsilon"),
         ({"objective": "fame"}, "no objective 'fame'; there are size, frequent, diversity and kl"),
-        ({"sampler": "dice"}, "no sampler 'dice'; there are multinomial and poisson"),
+        ({"sampler": "dice"}, "no sampler 'dice'; there are individual, poisson and multinomial"),
         ({"support": 0.0}, "support must be a number above 0 and at most 1, not 0; it is a share of all clicks"),
         ({"output_size": 5.0}, "leave out output_size"),
         ({"objective": "kl", "output_size": -1.0}, "output_size must be a positive number, not -1"),
@@ -463,7 +463,7 @@ def test_the_papers_noise_is_labelled(duckdb_engine: Engine) -> None:
     ],
 )
 def test_what_is_refused(wrong: dict[str, Any], message: str) -> None:
-    good: dict[str, Any] = {"delta": 0.5}
+    good: dict[str, Any] = {"delta": 0.5, "sampler": "poisson"}
     with pytest.raises(InputError, match=message):
         Sampling(**good | wrong)
 
@@ -471,7 +471,7 @@ def test_what_is_refused(wrong: dict[str, Any], message: str) -> None:
 def test_a_support_that_no_pair_has_and_a_size_that_no_chance_gives_are_refused(duckdb_engine: Engine) -> None:
     log = log_of(duckdb_engine, random_clicks(40, 10, seed=6))
     with pytest.raises(InputError, match=r"no pair holds 0.99 of all clicks; try a smaller support"):
-        Sampling(delta=0.5, objective="frequent", support=0.99).release(log)
+        Sampling(delta=0.5, objective="frequent", support=0.99, sampler="poisson").release(log)
     with pytest.raises(InputError, match="appear for certain"):
         smallest_exposure(log, size=1e9)
 
@@ -479,7 +479,7 @@ def test_a_support_that_no_pair_has_and_a_size_that_no_chance_gives_are_refused(
 def test_a_log_without_urls_is_refused(duckdb_engine: Engine) -> None:
     log = log_of(duckdb_engine, FIGURE_1)
     with pytest.raises(InputError, match="no url"):
-        Sampling(delta=0.5).release(replace(log, table=log.table.drop("url")))
+        Sampling(delta=0.5, sampler="poisson").release(replace(log, table=log.table.drop("url")))
 
 
 @pytest.mark.parametrize("objective", OBJECTIVES)
@@ -501,11 +501,11 @@ def test_counts_in_any_order_are_the_same_counts() -> None:
 
 
 def test_the_record_is_about_removal_and_what_was_looked_for_in_the_log(duckdb_engine: Engine) -> None:
-    guarantee = Sampling(delta=0.1234564).plan().guarantee
+    guarantee = Sampling(delta=0.1234564, sampler="poisson").plan().guarantee
     assert guarantee.neighbours == "remove", "of adding somebody nothing is promised"
     assert guarantee.neighbours_in_words == "removing one user that is in the log"
     assert "with a probability of at most 0.123457" in guarantee.caveats[0], "rounded up"
     assert "δ, where it was looked for in the log" in str(guarantee)
     sessions = replace(log_of(duckdb_engine, FIGURE_1), unit="session")
-    told = str(Sampling(delta=0.5).plan(sessions).guarantee)
+    told = str(Sampling(delta=0.5, sampler="poisson").plan(sessions).guarantee)
     assert "a session that is in the log appears" in told

@@ -157,7 +157,7 @@ def plan(
         return
     show.plan(planned)
     if wanted:
-        print(f"To release so much, type: --delta {how.given['delta']}")
+        print(f"To release so much, type: --sampler {how.given['sampler']} --delta {how.given['delta']}")
     show.beside_plan(beside, assumed=how.extras.get("assume"))
 
 
@@ -168,8 +168,11 @@ def _smallest_delta(
     from searchveil.cli import show
     from searchveil.publish.sampling import Sampling, smallest_exposure
 
-    if not log or "delta" in how.given:
-        raise InputError("--wanted-size and --wanted-recall look for δ: give a log and no --delta")
+    how.given.setdefault("sampler", "poisson")
+    if not log or "delta" in how.given or how.given["sampler"] == "individual":
+        raise InputError(
+            "--wanted-size and --wanted-recall look for δ of poisson or multinomial sampling: give a log, no --delta"
+        )
     fixed = [name for name in ("epsilon", "objective", "solver") if name in how.given]
     if fixed:
         raise InputError(f"the smallest δ for a wanted output does not depend on --{fixed[0]}; leave it out")

@@ -14,6 +14,7 @@ import mpmath
 import numpy as np
 
 from searchveil.errors import InputError
+from searchveil.privacy import normal
 from searchveil.privacy.guarantee import Neighbours
 
 SMALLEST_SCALE = 0.01
@@ -244,6 +245,19 @@ def occurrences_threshold(scale: float, delta: float, per_user: int) -> int:
     spread = 1 + ceil(-scale * log(-expm1(log1p(-delta) / per_user) * (1 + p)))
     start = max(1, per_user, heaped, spread)
     return smallest_integer(start, lambda t: t >= 1 and occurrences_delta(scale, per_user, t) <= delta)
+
+
+# --- Sampling ---
+
+
+def poisson_mean(chance: Fraction) -> float:
+    """The largest float b, or the one below it, with 1 − e^(−b) ≤ chance: a Poisson count that is so likely above 0."""
+    intervals = normal.context(1_300)  # a chance may be as small as floats are
+    appears_not = normal.exactly(intervals, 1 - chance)
+    mean = nextafter(float((-intervals.log(appears_not)).a), 0.0)
+    while not intervals.exp(-intervals.mpf(mean)).a >= appears_not.b:
+        mean = nextafter(mean, 0.0)
+    return mean
 
 
 # --- What to expect, from public knowledge ---

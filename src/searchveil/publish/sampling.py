@@ -1,7 +1,11 @@
-"""Utility-maximising sampling (Hong et al. 2012): tuples of users, drawn so that nobody is likely to appear at all."""
+"""Sampling: tuples of users, drawn so that nobody is likely to appear at all.
+
+
+At individual rates (ours, publish/individual.py), or by the programs of Hong et al. 2012, which are here.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from math import expm1, floor, inf, nextafter
 from time import monotonic
@@ -26,10 +30,12 @@ from searchveil.privacy.guarantee import Guarantee, Notion
 from searchveil.privacy.noise import DiscreteLaplace, Source, poisson_arrivals
 from searchveil.privacy.rounding import at_most
 from searchveil.progress import Progress, silent
+from searchveil.publish.individual import Individual, IndividualSettings, RoundedTo, SelectionDelta, too_little
 from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Published, unit_of
-from searchveil.publish.parameters import Declared
+from searchveil.publish.parameters import Candidates, Declared, NeighboursKind, Pool
 from searchveil.publish.plan import Plan, Settings, given
 
+AnySampler = Literal["individual", "poisson", "multinomial"]
 Goal = Literal["size", "frequent", "diversity", "kl"]
 Solver = Literal["best", "spe", "greedy", "lp-rounding", "branch-and-bound"]
 
@@ -38,6 +44,17 @@ CHOSEN_FROM_THE_LOG = (
     "table rates, so whoever knows the other users' histories may learn something about the last one"
 )
 COUNTS_X = "the counts x: how many tuples of each pair are drawn (Poisson: are expected), in the table rates"
+OF_INDIVIDUAL = ("selection_delta", "neighbours", "candidates", "pool", "time_unit")
+OF_PROGRAMS = (
+    "objective",
+    "support",
+    "output_size",
+    "seconds",
+    "solver",
+    "noise_counts",
+    "noise_epsilon",
+    "most_change",
+)
 REACHED = 0.999  # of the size asked for: first-order solvers stop that near
 NOISE_DOES_NOT_HELP = (
     "Noise was added to these numbers as the paper has it. That is not differential privacy: all of them may move when "
@@ -68,27 +85,38 @@ class SamplingSettings(Settings):
 
 
 @dataclass(frozen=True, repr=False)
-class Sampling(Mechanism[SamplingSettings]):
-    """Draw users' clicks on shared pairs, as many of each pair as are best for the objective within the limit.
+class Sampling(Mechanism[SamplingSettings | IndividualSettings]):
+    """Draw users' clicks, so that every user appears with a probability of at most δ.
 
-    Every user appears with a probability of at most δ: exposure is limited to b = min(ε, ln 1/(1−δ)), where ε may be
-    left out. `sampler` "poisson" (ours) draws every user's clicks independently at a rate per pair; "multinomial" is
-    the paper's, a whole number of draws of each pair. `output_size` is |O| of `frequent` and `kl` (half of what fits,
+    `sampler` "individual" draws each user's clicks at a rate of her own, differentially private from end to end; see
+    `Individual` for `epsilon`, `selection_delta`, `neighbours`, `candidates`, `pool` and `time_unit`. The others draw
+    clicks on shared pairs, as many of each as are best for the `objective` within the limit b = min(ε, ln 1/(1−δ)),
+    where ε may be left out; how many is computed from the log and taken as public. "poisson" (ours) draws every user's
+    clicks independently at a rate per pair; "multinomial" is the paper's, a whole number of draws of each pair. For
+    them, `output_size` is |O| of `frequent` and `kl` (half of what fits,
     if left out), `support` the relative frequency from which a pair counts as frequent, `seconds` the time to look for
     whole numbers, `solver` who looks for the most diverse ones (SPE is the paper's). With `noise_counts`, the paper's
     preprocessing and noise Lap(d/ε′) on the numbers of draws.
     """
 
     method: ClassVar[str] = "sampling"
-    notions: ClassVar[tuple[Notion, ...]] = ("sampling-step",)
-    example: ClassVar[Mapping[str, Any]] = {"delta": 0.5}
+    notions: ClassVar[tuple[Notion, ...]] = ("approximate", "sampling-step")
+    example: ClassVar[Mapping[str, Any]] = {"epsilon": 1, "delta": 0.5}
 
     delta: Annotated[float, Declared("How likely a user may appear at all.", symbol="δ", above=0, below=1, example=0.5)]
     epsilon: Annotated[
-        float | None, Declared("A second limit on exposure; none if left out.", symbol="ε", above=0, example=1)
+        float | None,
+        Declared("For the choice of pairs; poisson and multinomial: a second limit.", symbol="ε", above=0, example=1),
     ] = None
     objective: Annotated[Goal, Declared("What the drawn tuples should be best at.")] = "size"
-    sampler: Annotated[Sampler, Declared("Ours, a rate for each pair; or the paper's whole draws.")] = "poisson"
+    sampler: Annotated[
+        AnySampler, Declared("A rate for each user; or the paper's programs: a rate for each pair, or whole draws.")
+    ] = "individual"
+    selection_delta: SelectionDelta | None = None
+    neighbours: NeighboursKind = "add-remove"
+    candidates: Candidates | None = None
+    pool: Pool | None = None
+    time_unit: RoundedTo = "hour"
     support: Annotated[
         float,
         Declared(
@@ -113,6 +141,9 @@ class Sampling(Mechanism[SamplingSettings]):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        self._check_options_of_other_samplers()
+        if self.individual is not None:
+            return
         if self.solver != "best" and (self.objective, self.sampler) != ("diversity", "multinomial"):
             diverse = settings({"objective": "diversity", "sampler": "multinomial"})
             raise InputError(
@@ -140,16 +171,44 @@ class Sampling(Mechanism[SamplingSettings]):
                 instead="add " + settings({"sampler": "multinomial", "objective": "size"}),
             )
 
+    def _check_options_of_other_samplers(self) -> None:
+        """An option of another sampler is an error, not ignored."""
+        individual = self.sampler == "individual"
+        others = OF_PROGRAMS if individual else OF_INDIVIDUAL
+        whose = "poisson or multinomial" if individual else "individual"
+        for field in fields(self):
+            if field.name in others and getattr(self, field.name) != field.default:
+                raise InputError(
+                    setting(field.name) + f" is for the sampler {whose}",
+                    parameter=field.name,
+                    value=getattr(self, field.name),
+                    instead="choose that, or leave it out",
+                )
+
+    @cached_property
+    def individual(self) -> Individual | None:
+        """Does all the work, where rates are individual."""
+        if self.sampler != "individual":
+            return None
+        return Individual(self.delta, self.epsilon, **{name: getattr(self, name) for name in OF_INDIVIDUAL})
+
+    @property
+    def _program(self) -> Sampler:
+        assert self.sampler != "individual"
+        return self.sampler
+
     @cached_property
     def b(self) -> Limit:
         """How far a user may be exposed: the natural logarithm of 1/(1 − the probability of appearing)."""
         return limit(inf if self.epsilon is None else self.epsilon, self.delta)
 
-    def planned(self, log: SearchLog | int | None) -> Plan[SamplingSettings]:
+    def planned(self, log: SearchLog | int | None) -> Plan[SamplingSettings | IndividualSettings]:
+        if self.individual is not None:
+            return self.individual.planned(log)
         b = float(self.b)
         settings = SamplingSettings(
             objective=self.objective,
-            sampler=self.sampler,
+            sampler=self._program,
             exposure_limit=b,
             support=self.support if self.objective == "frequent" else None,
             output_size=self.output_size,
@@ -189,14 +248,16 @@ class Sampling(Mechanism[SamplingSettings]):
             settings,
             guarantee,
             figures={"users": users, "limit": most},
-            advice=_too_little(most),
+            advice=too_little(most),
             counts="occurrences",
         )
 
     def check(self, log: SearchLog) -> None:
         CLICK.check(log)
 
-    def publish(self, log: SearchLog, plan: Plan[SamplingSettings], source: Source, progress: Progress) -> Published:
+    def publish(self, log: SearchLog, plan: Plan[Any], source: Source, progress: Progress) -> Published:
+        if self.individual is not None:
+            return self.individual.publish(log, plan, source, progress)
         progress("counting who clicked what")
         clicks = click_counts(log)
         if self.noise_counts:
@@ -207,14 +268,14 @@ class Sampling(Mechanism[SamplingSettings]):
         amounts = self._certified(counts, solution)
         if self.noise_counts:
             noise = DiscreteLaplace(self.most_change / self.noise_epsilon).sample(len(amounts), source)
-            amounts = repair(counts, self.sampler, np.maximum(amounts + noise, 0), self.b)
-        if len(exposed := violated(counts, self.sampler, amounts, self.b)):
+            amounts = repair(counts, self._program, np.maximum(amounts + noise, 0), self.b)
+        if len(exposed := violated(counts, self._program, amounts, self.b)):
             raise RuntimeError(f"{len(exposed)} users would be exposed by more than the limit; nothing was drawn")
         progress("drawing")
         units = UNITS if self.sampler == "poisson" else 1
-        drawn = draw(self.sampler, amounts, source)
+        drawn = draw(self._program, amounts, source)
         table = _tuples(clicks, drawn, pick_users(counts, drawn, source), log, source)
-        loads = counts.exposure(self.sampler) @ (amounts / units)
+        loads = counts.exposure(self._program) @ (amounts / units)
         total = int(amounts.sum()) / units
         figures = {
             **({} if size is None else {"output_size": size}),
@@ -245,7 +306,7 @@ class Sampling(Mechanism[SamplingSettings]):
                 told_at = monotonic()
                 progress(f"how much does one user matter? {done:,} of {users:,} users in a row may stay")
 
-        kept = bound_effects(clicks.counts, self.sampler, self.b, self.most_change, progress=told)
+        kept = bound_effects(clicks.counts, self._program, self.b, self.most_change, progress=told)
         return StagedClicks(kept.counts, clicks.pairs, clicks.numbers[kept.pairs])
 
     def _solved(self, counts: ClickCounts, total: float | None, largest: Reals | None, progress: Progress) -> Solution:
@@ -293,7 +354,7 @@ class Sampling(Mechanism[SamplingSettings]):
             return self.output_size, None
         progress("how large can the output be?")
         part = counts if self.sampler == "poisson" else counts.only(drawable(counts, self.b))
-        largest = relax(part, self.sampler, Size(), float(self.b), progress=progress)
+        largest = relax(part, self._program, Size(), float(self.b), progress=progress)
         half = largest.objective / 2
         return (half if self.sampler == "poisson" else floor(half)), np.asarray(largest.x, np.float64)
 
@@ -332,7 +393,7 @@ class Sampling(Mechanism[SamplingSettings]):
                 "pairs; queries alone are shared more often: try the method zealous with the item query."
             )
         if most < 1:
-            return _too_little(most)
+            return too_little(most)
         if size is not None and total < size * REACHED:
             wish = "asked for" if self.output_size else "meant"
             instead = "the sampler poisson" if self.sampler == "multinomial" else "a smaller support"
@@ -361,7 +422,7 @@ class Sampling(Mechanism[SamplingSettings]):
         """Whole draws, or amounts in units that can be judged exactly, lowered where a solver went too far."""
         poisson = self.sampler == "poisson"
         x = quantize(solution.x.astype(np.float64)) if poisson else solution.x.astype(np.int64)
-        return repair(counts, self.sampler, x, self.b)
+        return repair(counts, self._program, x, self.b)
 
 
 def smallest_exposure(
@@ -452,12 +513,3 @@ def _rates(clicks: StagedClicks, draws: Reals, log: SearchLog) -> pa.Table:
         }
     )
     return table.sort_by([("query", "ascending"), ("url", "ascending")])
-
-
-def _too_little(most: float) -> str | None:
-    if most >= 1:
-        return None
-    return (
-        f"With this limit all tuples together can be {most:.3g} at most, less than one. A release of counts has no "
-        "such limit: try the method zealous with the item click, or a larger δ."
-    )

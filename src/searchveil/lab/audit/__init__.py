@@ -15,6 +15,7 @@ from searchveil.items import QUERY, Item, item_named
 from searchveil.lab.audit.control import UnseenError, require_enough_runs, watched_items
 from searchveil.lab.audit.engine import RepeatingEngine, rows_by_slot
 from searchveil.lab.audit.evidence import SCORES, Finding, Observation, Runs, Watched, choose, published_counts
+from searchveil.lab.audit.sampled import play, require_seen, samples_users, staged
 from searchveil.lab.audit.scenes import FAVOURITES, AuditLog, Canary, Shape, canaries_for
 from searchveil.log import SearchLog
 from searchveil.privacy.guarantee import Guarantee
@@ -124,17 +125,25 @@ def audit(
         def enough(guarantee: Guarantee, canaries: int) -> None:
             require_enough_runs(runs, 1 - CHOOSING, guarantee, (1 - confidence) / canaries)
 
-        scenes = _prepared(mechanism, canaries, enough, folder, used, source, progress)
-        plan = scenes.mechanism.plan(scenes.audited.users)
-        error = (1 - confidence) / len(scenes.audited.canaries)
-        played = _play(scenes, used, runs, source, progress)
+        if samples_users(mechanism):
+            mechanism, sampled, chosen = staged(mechanism, canaries)
+            cast: Sequence[Canary] = [scene.canary for scene in chosen]
+            plan = mechanism.plan(sampled.users)
+            enough(plan.guarantee, len(cast))
+            require_seen(mechanism, sampled, chosen, used, source)
+            played = play(mechanism, sampled, chosen, runs, used, source, progress)
+        else:
+            scenes = _prepared(mechanism, canaries, enough, folder, used, source, progress)
+            cast, plan = scenes.audited.canaries, scenes.mechanism.plan(scenes.audited.users)
+            played = _play(scenes, used, runs, source, progress)
+        error = (1 - confidence) / len(cast)
     first = int(runs * CHOOSING)
 
     def finding(canary: Canary, scores: Sequence[Scored]) -> Finding:
         event = choose(_split(scores[:first]), plan.guarantee.delta)
         return Finding.of(canary, event, _split(scores[first:]), plan.guarantee.delta, error)
 
-    findings = tuple(map(finding, scenes.audited.canaries, played))
+    findings = tuple(map(finding, cast, played))
     return AuditReport(plan.method, plan.guarantee, plan.parameters, runs, confidence, findings)
 
 

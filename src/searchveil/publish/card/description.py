@@ -57,6 +57,8 @@ class Description:
     @property
     def selection(self) -> str:
         """How selection biases the published counts; exact where the plan says how items were selected."""
+        if self.plan.parameters.get("sampler") == "individual":
+            return DRAWN_INDIVIDUALLY
         if self.plan.guarantee.notion == "sampling-step":
             return DRAWN
         selection = self.plan.settings.selection
@@ -88,6 +90,14 @@ DRAWN = (
     "as suits the objective within the limit, so their relative frequencies are not those of the log unless the "
     "objective keeps them. The table rates has the number of draws of every pair that could be drawn: whole, or the "
     "expected number of a Poisson count. Whoever holds the log can check the promise by it."
+)
+DRAWN_INDIVIDUALLY = (
+    "A row is a click of one user that was drawn, and its count says how often it was drawn, not how often the user "
+    "clicked. The same number of draws is expected of every user who clicked a pair that may be drawn, "
+    "`exposure_limit`, and all her clicks on such pairs are equally likely. So users of few clicks weigh as much as "
+    "users of many: multiply a number of users or of draws by `users` / `users_published` to estimate that of all such "
+    "users. `users`, `limit` and `total` (the draws that were expected) are such estimates. A click on another pair is "
+    "never drawn, however common."
 )
 SELECTION_IN_GENERAL = (
     "Where noise was added to a count, it is part of the published number. Where items were selected by a noisy count "
