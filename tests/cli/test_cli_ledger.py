@@ -154,3 +154,14 @@ def test_sessions_and_users_have_ledgers_of_their_own(tmp_path: Path) -> None:
     refused = run(tmp_path, *asked, "--column", "user=customer", "--out", "per-customer")
     assert_refused(refused, "counts per session", "--ledger")
     assert [entry.guarantee["unit"] for entry in entries(ledger)] == ["session"]
+
+
+def test_the_mu_of_weighted_releases_is_shown(tmp_path: Path) -> None:
+    log, asked = crowd_log(tmp_path), ("--method", "weighted", "--epsilon", "1", "--delta", "1e-6", "--ledger", "l")
+    budget = ("--budget-epsilon", "2", "--budget-delta", "1e-5", "--budget-composition", "gaussian")
+    succeed(tmp_path, "release", log, *asked, "--out", "first", *budget)
+    succeed(tmp_path, "release", log, *asked, "--out", "second")
+    shown = succeed(tmp_path, "ledger", "l").out
+    assert "budget  (2, 1e-05), add-remove, gaussian composition" in shown
+    assert "μ = 0.329086 and δ = 7.48732e-07 outside, by adding up μ² and δ" in shown
+    assert shown.count("(1, 1e-06), μ = 0.232699 and δ = 3.74366e-07 outside") == 2

@@ -22,6 +22,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+import weighted_mutants
 from keyed import keyed
 from scipy.stats import binom
 
@@ -61,6 +62,7 @@ from searchveil.publish.mechanism import Mechanism, Published
 from searchveil.publish.plan import Plan, Recorded
 from searchveil.publish.safelog_click import SafeLogClick
 from searchveil.publish.safelog_session import SafeLogSession
+from searchveil.publish.weighted import Weighted
 from searchveil.publish.zealous import Zealous
 
 CONFIDENT = 0.99
@@ -90,6 +92,9 @@ RIGHT: dict[str, tuple[Mechanism, int]] = {
     "korolova, as published, clicks": (Korolova(0.5, 0.05, 1, 1, variant="published", candidates=CANDIDATES), 57),
     "safelog-click": (SafeLogClick(0.5, 0.05, queries_per_user=2, clicks_per_user=1, transitions=True), 57),
     "safelog-session": (SafeLogSession(0.5, 0.1, queries_per_session=2, clicks_per_user=1), 63),
+    "weighted": (Weighted(0.5, 0.05, candidates_per_user=2), 60),
+    "weighted, score, formula": (Weighted(0.5, 0.05, counts="score", candidates_per_user=2, policy="formula"), 60),
+    "weighted, replace-one": (Weighted(0.5, 0.05, counts="none", candidates_per_user=2, neighbours="replace-one"), 60),
 }
 
 
@@ -110,6 +115,21 @@ def test_a_right_method_over_a_pool_is_not_refuted(tmp_path: Path) -> None:
     report = audit(mechanism, runs=57, confidence=CONFIDENT, source=keyed(b"pool"))
     assert report.verdict == "not refuted", str(report)
     assert report.guarantee.delta == 0
+
+
+def test_weighted_selection_from_a_pool_is_not_refuted(tmp_path: Path) -> None:
+    """The auditor's pool holds the canaries' own items too: nothing is hidden by a threshold, only by noise."""
+    pq.write_table(pa.table({"query": ["the auditor brings her own"]}), tmp_path / "pool.parquet")
+    mechanism = Weighted(0.5, 0.05, candidates_per_user=2, pool=QueryPool.open(tmp_path / "pool.parquet"))
+    canaries = ["unique", "flood", "near", "far", "leaver"]
+    report = audit(mechanism, runs=60, canaries=canaries, confidence=CONFIDENT, source=keyed(b"weighted pool"))
+    assert report.verdict == "not refuted", str(report)
+    assert report.parameters["pool_size"] > 194
+
+
+def test_an_audit_of_weighted_selection_needs_users_of_few_items() -> None:
+    with pytest.raises(InputError, match="at most 7 items, not 200; add candidates_per_user=2"):
+        audit(Weighted(0.5, 0.05))
 
 
 @pytest.mark.parametrize("mechanism", [KQuery(), KSession(), KKeyword()], ids=str)
@@ -134,10 +154,6 @@ def test_every_method_is_audited_or_has_nothing_to_audit(name: str) -> None:
     if name == "sampling":  # test_audit_sampled.py
         return
     kind = method_named(name)
-    if name == "weighted":  # its noise is no discrete Laplace noise, which is what the audit knows how to switch off
-        with pytest.raises(InputError, match="cannot tell from the plan of weighted"):
-            audit(kind(epsilon=1, delta=1e-3))  # type: ignore[call-arg]
-        return
     mechanism = kind() if name.startswith("k-") else kind(epsilon=1, delta=1e-3)  # type: ignore[call-arg]
     assert audit(mechanism).verdict == "nothing to audit", f"{name} is missing among the right methods"
 
@@ -169,6 +185,31 @@ MUTANTS: dict[str, tuple[Mechanism, int, Sequence[str]]] = {
         mutants.ClicksAsPublished(0.5, 1e-3, queries_per_user=1, clicks_per_user=1),
         60,
         ["lone-click"],
+    ),
+    "weighted, noise reused": (
+        weighted_mutants.WeightedNoiseReused(0.5, 1e-3, counts="none", candidates_per_user=4),
+        90,
+        ["unique"],
+    ),
+    "weighted, threshold per round": (
+        weighted_mutants.WeightedThresholdPerRound(0.5, 0.05, counts="none", candidates_per_user=2),
+        180,
+        ["unique"],
+    ),
+    "weighted, unkept items": (
+        weighted_mutants.WeightedUnkeptNamed(0.5, 0.02, counts="none", candidates_per_user=1),
+        120,
+        ["flood"],
+    ),
+    "weighted, left by true counts": (
+        weighted_mutants.WeightedLeftByTrueCounts(0.5, 0.02, counts="none", candidates_per_user=2),
+        75,
+        ["leaver"],
+    ),
+    "weighted, set's threshold": (
+        weighted_mutants.WeightedThresholdWithoutCounts(0.5, 0.01, count_share=0.9, candidates_per_user=4),
+        90,
+        ["unique"],
     ),
 }
 MORE_MUTANTS: dict[str, tuple[Mechanism, int, Sequence[str]]] = {
@@ -382,8 +423,10 @@ def test_counts_are_read_from_every_kind_of_table() -> None:
         "data": pa.table({"session": [["a", "b"]], "count": [7]}),
         "clicks": pa.table({"query": ["a"], "url": ["u"], "count": [5.5]}),
         "sampled": pa.table({"user": ["x", "y"], "query": ["q", "q"]}),
+        "scored": pa.table({"query": ["a"], "score": [1.25]}),
     }
-    assert published_counts(tables) == {("data", "a", "b"): 7, ("clicks", "a", "u"): 5.5, ("sampled", "q"): 2}
+    expected = {("data", "a", "b"): 7, ("clicks", "a", "u"): 5.5, ("sampled", "q"): 2, ("scored", "a"): 1.25}
+    assert published_counts(tables) == expected
 
 
 def test_a_column_of_the_item_is_part_of_it_whatever_its_name() -> None:
@@ -401,9 +444,10 @@ def test_the_scores_of_a_release() -> None:
         ("data", "b"): 40.0,
         ("clicks", "e"): 9.0,
     }
-    view = Observation(counts, watched, place, beside, most=2, scale=1.0)
+    view = Observation(counts, watched, place, beside, most=2, scale=1.0, moved=[Watched(("data", "d"), 3)])
     assert {name: score(view) for name, (_, score) in SCORES.items()} == {
         "appeared": 2,
+        "elsewhere": 1,
         "above": 1,
         "excess": 0,
         "total": 47,

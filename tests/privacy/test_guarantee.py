@@ -115,6 +115,13 @@ def test_what_is_no_promise_about_the_whole_says_so_with_all_that_is_open(notion
     )
 
 
+def test_mu_is_part_of_the_record_where_it_is_known() -> None:
+    known = replace(PROMISE, mu=0.25, mu_delta=1e-7)
+    assert Guarantee.from_json(json.loads(json.dumps(known.to_json()))) == known
+    assert {**PROMISE.to_json(), "mu": 0.25, "mu_delta": 1e-7} == known.to_json()
+    assert known.under("replace-one") == PROMISE.under("replace-one"), "it says nothing about other neighbours"
+
+
 @pytest.mark.parametrize("neighbours", get_args(Neighbours))
 def test_removal_alone_implies_no_other_relation(neighbours: Neighbours) -> None:
     with pytest.raises(ValueError, match="does not imply"):

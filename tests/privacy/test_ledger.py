@@ -340,6 +340,96 @@ def test_optimal_composition_admits_more_and_says_what_it_assumes(tmp_path: Path
     ledger.reserve(**plan(float(str(refused.value).split("ε ≤ ")[1].split(" ")[0])))
 
 
+# --- Gaussian composition ---------------------------------------------------------------------------------------------
+
+
+def weighted(mu: float = 0.2327, outside: float = 3.7e-7, **other: Any) -> dict[str, Any]:
+    asked = plan(1.0, 1e-6, **other)
+    return asked | {"guarantee": replace(asked["guarantee"], mu=mu, mu_delta=outside)}
+
+
+def admitted(ledger: Ledger, asked: dict[str, Any]) -> int:
+    for number in range(100):
+        try:
+            ledger.reserve(**asked)
+        except BudgetRefused:
+            return number
+    return 100
+
+
+def test_squares_of_mu_add_up(tmp_path: Path) -> None:
+    """Three times as many releases as the sums of ε admit, however each of them was chosen."""
+    budget: dict[str, Any] = {"budget_epsilon": 4, "budget_delta": 1e-5}
+    assert admitted(Ledger.open(tmp_path / "basic.db", **budget), weighted()) == 4
+    ledger = Ledger.open(tmp_path / "l.db", **budget, composition="gaussian")
+    assert admitted(ledger, weighted()) == 13
+    total = Ledger.open(tmp_path / "l.db").spent().gaussian
+    assert total.squared_mu == 13 * Fraction("0.2327") ** 2
+    assert total.delta == 13 * Fraction("3.7e-7")
+    told = ledger.spent().to_json()
+    assert told["budget"]["composition"] == "gaussian"
+    assert told["spent"]["gaussian"]["mu"] == pytest.approx(0.2327 * 13**0.5)
+    assert (
+        told["spent"]["best"]["epsilon"] <= told["spent"]["gaussian"]["epsilon"] < 4 < told["spent"]["basic"]["epsilon"]
+    )
+    assert (told["entries"][0]["guarantee"]["mu"], told["entries"][0]["guarantee"]["mu_delta"]) == (0.2327, 3.7e-7)
+
+
+def test_both_limits_of_a_gaussian_budget_refuse(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "l.db", budget_epsilon=4, budget_delta=1e-5, composition="gaussian")
+    ledger.reserve(**weighted(0.5, 4e-6))
+    with pytest.raises(BudgetRefused) as refused:
+        ledger.reserve(**weighted(0.1, 2e-6))
+    assert str(refused.value) == (
+        "budget refused: asked μ = 0.1, δ outside = 2e-06; already spent μ = 0.5, δ outside = 4e-06 in 1 release; "
+        "budget μ = 0.896107, δ outside = 5e-06; still fits: μ ≤ 0.74364, δ outside ≤ 1e-06"
+    )
+    with pytest.raises(BudgetRefused):
+        ledger.reserve(**weighted(0.75, 1e-6))
+    ledger.reserve(**weighted(0.74364, 1e-6))
+
+
+def test_a_first_release_may_go_by_its_own_epsilon(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "l.db", budget_epsilon=1, budget_delta=1e-6, composition="gaussian")
+    with pytest.raises(BudgetRefused):
+        ledger.reserve(**plan(1.01, 1e-6))
+    ledger.reserve(**plan(1.0, 1e-6))
+    with pytest.raises(BudgetRefused):
+        ledger.reserve(**weighted(1e-6, 0.0))
+
+
+def test_releases_without_mu_are_counted_beside(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "l.db", budget_epsilon=4, budget_delta=1e-5, composition="gaussian")
+    ledger.reserve(**weighted())
+    ledger.reserve(**plan(0.2, 1e-7))
+    total = ledger.spent().gaussian
+    assert float(total.squared_mu) == pytest.approx(0.2327**2 + (0.2 * 1.2533141373) ** 2)
+    assert total.delta == Fraction("3.7e-7") + Fraction("1e-7")
+
+
+def test_mu_is_about_its_own_neighbours(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "l.db", budget_epsilon=4, budget_delta=1e-5, neighbours="replace-one")
+    (entry,) = [ledger.reserve(**weighted())]
+    assert entry.cost.mu is None
+    assert entry.guarantee["mu"] == 0.2327
+    assert ledger.reserve(**weighted(neighbours="replace-one")).cost.mu == 0.2327
+
+
+def test_a_gaussian_budget_needs_delta(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="composition='gaussian' needs a budget_delta above 0; try 1e-6"):
+        Ledger.open(tmp_path / "l.db", budget_epsilon=1, budget_delta=0, composition="gaussian")
+    Ledger.open(tmp_path / "l.db", budget_epsilon=1, budget_delta=0)
+    with pytest.raises(InputError, match="needs a budget_delta above 0"):
+        Ledger.open(tmp_path / "l.db", composition="gaussian")
+
+
+@pytest.mark.parametrize("mu", [-0.1, float("inf"), "0.1"])
+def test_a_mu_that_is_none_creates_no_budget(tmp_path: Path, mu: Any) -> None:
+    ledger = Ledger.open(tmp_path / "l.db", **BUDGET)
+    with pytest.raises(sqlite3.DatabaseError, match="malformed entry"):
+        ledger._entry({"id": 1, "epsilon": "1", "delta": "0", "parameters": "{}", "guarantee": json.dumps({"mu": mu})})
+
+
 @pytest.mark.parametrize("damage", ["text", "cut", "overwritten", "other database", "negative cost"])
 def test_a_damaged_ledger_is_one_clear_line(tmp_path: Path, damage: str) -> None:
     path = tmp_path / "l.db"

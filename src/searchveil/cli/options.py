@@ -89,7 +89,7 @@ class BudgetOptions:
     budget_epsilon: Annotated[float | None, _budget("The ε that the log may spend in all.")] = None
     budget_delta: Annotated[float | None, _budget("The δ that the log may spend in all.")] = None
     budget_neighbours: Annotated[str | None, _budget("add-remove or replace-one, for a new ledger.")] = None
-    budget_composition: Annotated[str | None, _budget("basic, or pld for a list of releases fixed in advance.")] = None
+    budget_composition: Annotated[str | None, _budget("basic, gaussian, or pld for a list fixed in advance.")] = None
     same_log: Annotated[bool, _budget("The ledger's log, though it grew or was corrected.", "--same-log")] = False
 
     def open(self) -> "Ledger | None":

@@ -131,12 +131,17 @@ def account(spent: "Spent") -> None:
     budget = f"({at_least(spent.budget_epsilon)}, {at_least(spent.budget_delta)})"
     print(f"budget  {budget}, {spent.neighbours}, {spent.composition} composition")
     print(f"spent   ({at_most(spent.basic_epsilon)}, {at_most(spent.basic_delta)}) by adding up")
+    if any(entry.cost.mu is not None for entry in spent.entries):
+        noise = spent.gaussian
+        print(f"        μ = {at_most(noise.mu)} and δ = {at_most(noise.delta)} outside, by adding up μ² and δ")
     if spent.entries:
         best = f"({at_most(spent.best_epsilon)}, {at_most(spent.budget_delta)})"
         print(f"        {best} if all these releases had been fixed in advance")
     for entry in spent.entries:
         place = f" in {entry.out}" if entry.out else " (reserved, not written; spent all the same)"
         cost = f"({at_most(entry.cost.epsilon)}, {at_most(entry.cost.delta)})"
+        if entry.cost.mu is not None:
+            cost += f", μ = {at_most(entry.cost.mu)} and δ = {at_most(entry.cost.mu_delta)} outside"
         print(f"  {entry.id}  {entry.time}  {entry.method}, item {entry.item}: {cost}{place}")
 
 

@@ -10,7 +10,7 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from math import ceil, exp, inf, nextafter, sqrt
 
-from scipy.special import ndtr
+from scipy.special import ndtr, ndtri
 
 from searchveil.errors import InputError
 from searchveil.privacy import normal
@@ -54,15 +54,42 @@ def delta_of(sigma: float, epsilon: float) -> float:
     return min(1.0, nextafter(float((kept - paid).b), inf))
 
 
+def epsilon_of(sigma: float, delta: float) -> float:
+    """The smallest ε, to nine digits and never below it, at which 1/σ-GDP has this δ; infinite if above the largest."""
+    if delta_of(sigma, 0.0) <= delta:
+        return 0.0
+    if _about(sigma, LARGEST_EPSILON) > delta:
+        return inf
+    low, high = 0.0, LARGEST_EPSILON
+    for _ in range(60):
+        middle = (low + high) / 2
+        low, high = (middle, high) if _about(sigma, middle) > delta else (low, middle)
+    while delta_of(sigma, high) > delta:
+        high = high * (1 + 1e-10) + 1e-12
+    return high
+
+
+def most_likely(probability: float, mu: float) -> float:
+    """How likely an event of this probability can be on a neighbouring log, at most: Φ(Φ⁻¹(p) + μ), rounded up."""
+    if probability <= 0:
+        return 0.0
+    z = -float(ndtri(probability))
+    intervals = normal.context(_bits_for(abs(z) + mu))
+    while normal.upper_tail(intervals, intervals.mpf(z)).a < probability:
+        z -= 1e-12 * max(1.0, abs(z))
+    return min(1.0, nextafter(float(normal.upper_tail(intervals, intervals.mpf(z) - mu).b), inf))
+
+
 def sigma_for(epsilon: float, delta: float) -> float:
     """The smallest σ, to nine digits and never below it, with which 1/σ-GDP gives (ε,δ)."""
     epsilon = min(epsilon, LARGEST_EPSILON)
+    return _smallest(lambda sigma: _about(sigma, epsilon), lambda sigma: delta_of(sigma, epsilon), delta)
 
-    def about(sigma: float) -> float:
-        middle, half = epsilon * sigma, 1 / (2 * sigma)
-        return float(ndtr(half - middle)) - exp(epsilon) * float(ndtr(-half - middle))
 
-    return _smallest(about, lambda sigma: delta_of(sigma, epsilon), delta)
+def _about(sigma: float, epsilon: float) -> float:
+    """`delta_of` in floats."""
+    middle, half = epsilon * sigma, 1 / (2 * sigma)
+    return float(ndtr(half - middle)) - exp(epsilon) * float(ndtr(-half - middle))
 
 
 def crossing_probability(threshold: float, variances: Sequence[Fraction]) -> float:

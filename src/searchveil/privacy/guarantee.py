@@ -51,6 +51,10 @@ class Guarantee:
     unprotected: tuple[str, ...] = ()
     caveats: tuple[str, ...] = ()
     trust: Trust = "central"
+    # Where known: μ-Gaussian differential privacy outside of an event of probability `mu_delta` (docs/guarantees.md,
+    # Composition), under the same neighbours. It is not a second promise: a ledger composes it more tightly.
+    mu: float | None = None
+    mu_delta: float = 0.0
 
     def __post_init__(self) -> None:
         for name, known in (("notion", Notion), ("unit", Unit), ("neighbours", Relation), ("trust", Trust)):
@@ -64,9 +68,11 @@ class Guarantee:
             raise InputError("the proof, the facts and the caveats of a guarantee are texts")
 
     def _check_numbers(self) -> None:
-        for name in ("epsilon", "delta"):
+        for name in ("epsilon", "delta", "mu_delta", *(["mu"] if self.mu is not None else [])):
             if isinstance(value := getattr(self, name), bool) or not isinstance(value, int | float):
                 raise InputError(f"the {name} of a guarantee must be a number, not {value!r}")
+        if not (0 <= (self.mu or 0.0) < inf and 0 <= self.mu_delta <= 1):
+            raise InputError(f"a guarantee needs a finite mu of at least 0, not {self.mu}, and a mu_delta up to 1")
         if self.notion == "none":
             if (self.epsilon, self.delta) != (inf, 1):
                 raise InputError(
@@ -110,20 +116,22 @@ class Guarantee:
         if self.neighbours != "add-remove":
             raise ValueError(f"a {self.neighbours} guarantee does not imply an {neighbours} one")
         delta = min(1.0, (1 + exp(self.epsilon)) * self.delta)
-        return replace(self, neighbours=neighbours, epsilon=2 * self.epsilon, delta=delta)
+        return replace(self, neighbours=neighbours, epsilon=2 * self.epsilon, delta=delta, mu=None, mu_delta=0.0)
 
     @classmethod
     def from_json(cls, record: Mapping[str, Any]) -> "Guarantee":
-        """What `to_json` wrote, also before there was a trust model (it was central); else an InputError."""
+        """What `to_json` wrote, also before there was a trust model (it was central) or a μ; else an InputError."""
         names = [field.name for field in fields(cls)]
-        if not isinstance(record, Mapping) or not set(names) - {"trust"} <= set(record) <= set(names):
+        if not isinstance(record, Mapping) or not set(names) - {"trust", "mu", "mu_delta"} <= set(record) <= set(names):
             raise InputError(f"a guarantee has the fields {', '.join(names)}")
         known = {name: tuple(value) if isinstance(value, list) else value for name, value in record.items()}
         return cls(**known | {"epsilon": inf if known["epsilon"] is None else known["epsilon"]})
 
     def to_json(self) -> dict[str, Any]:
-        """Plain JSON values; an infinite ε becomes null, because JSON has no infinity."""
+        """Plain JSON values; an infinite ε becomes null, because JSON has no infinity. No `mu` where none is known."""
         record = asdict(self)
+        if self.mu is None:
+            del record["mu"], record["mu_delta"]
         record["epsilon"] = None if isinf(self.epsilon) else self.epsilon
         return {key: list(value) if isinstance(value, tuple) else value for key, value in record.items()}
 

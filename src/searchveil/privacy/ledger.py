@@ -15,21 +15,24 @@ from contextlib import closing, contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
-from math import inf, isfinite
+from math import inf, isfinite, sqrt
 from pathlib import Path
 from typing import Any, Literal, get_args
 
 from searchveil.errors import Blank, BudgetRefused, InputError, setting, settings
 from searchveil.log import SearchLog
-from searchveil.privacy.composition import Cost, basic, decimal, not_below, optimal
+from searchveil.privacy.composition import Cost, GaussianCost, basic, decimal, gaussian, not_below, optimal
+from searchveil.privacy.gaussian import sigma_for
 from searchveil.privacy.guarantee import Guarantee, Neighbours, Notion
 from searchveil.privacy.rounding import at_least, at_most
 
-Composition = Literal["basic", "pld"]
+Composition = Literal["basic", "gaussian", "pld"]
 Status = Literal["reserved", "written"]
 
 COMPOSITION_IN_WORDS: dict[Composition, str] = {
     "basic": "the sums of ε and δ; valid even when a later release is chosen after looking at the earlier ones",
+    "gaussian": "the sums of μ² and of the δ outside, each with half of the budget's δ; valid even when a later "
+    "release is chosen after looking at the earlier ones",
     "pld": "the optimal composition of (ε,δ) pairs; valid only if the list of releases, with every ε and δ, was fixed "
     "before the first one was seen",
 }
@@ -92,7 +95,10 @@ class Entry:
     @property
     def cost(self) -> Guarantee:
         unit, neighbours = self.guarantee["unit"], self.ledger.neighbours
-        return Guarantee("approximate", self.epsilon, self.delta, "ledger", unit=unit, neighbours=neighbours)
+        cost = Guarantee("approximate", self.epsilon, self.delta, "ledger", unit=unit, neighbours=neighbours)
+        if self.guarantee.get("mu") is None or self.guarantee["neighbours"] != neighbours:
+            return cost
+        return replace(cost, mu=self.guarantee["mu"], mu_delta=self.guarantee["mu_delta"])
 
     def written(self, path: str | Path) -> None:
         """Note where the release went. The cost was counted before, and is the same without this note."""
@@ -122,8 +128,14 @@ class Spent:
         """The smallest ε known to hold at the budget's δ, if the list of releases was fixed in advance."""
         return optimal([entry.cost for entry in self.entries], self.budget_delta)
 
+    @property
+    def gaussian(self) -> GaussianCost:
+        """μ and the δ outside of it; releases without a μ of their own are given one."""
+        return gaussian(entry.cost for entry in self.entries)
+
     def to_json(self) -> dict[str, Any]:
-        best = self.best_epsilon
+        best, noise = self.best_epsilon, self.gaussian
+        at_budget = noise.epsilon_at(self.budget_delta)
         return {
             "budget": {
                 "epsilon": self.budget_epsilon,
@@ -137,6 +149,13 @@ class Spent:
                     "epsilon": self.basic_epsilon,
                     "delta": self.basic_delta,
                     "rule": COMPOSITION_IN_WORDS["basic"],
+                },
+                "gaussian": {
+                    "mu": noise.mu,
+                    "mu_delta": not_below(noise.delta),
+                    "epsilon": at_budget if isfinite(at_budget) else None,
+                    "delta": self.budget_delta,
+                    "rule": "μ² and the δ outside add up; ε is what they come to at this δ",
                 },
                 "best": {
                     "epsilon": best if isfinite(best) else None,
@@ -193,6 +212,7 @@ class Ledger:
                     + settings({"budget_epsilon": 1, "budget_delta": 1e-6}),
                     parameter="budget_epsilon",
                 )
+            _check_gaussian(budget_delta, composition)
             _create(path, budget_epsilon, budget_delta, neighbours or "add-remove", composition or "basic")
         with _opened(path, f"ledger {path} cannot be used") as file:
             ledger = cls(path, *_account(file, path), same_log)
@@ -213,6 +233,7 @@ class Ledger:
             neighbours=neighbours or self.neighbours,
             composition=composition or self.composition,
         )
+        _check_gaussian(chosen.budget_delta, chosen.composition)
         if chosen == self:
             return self
         row = _account_row(*chosen._budget, self.key)
@@ -345,11 +366,22 @@ class Ledger:
 
     def _fits(self, counted: list[Guarantee]) -> bool:
         total = basic(counted)
-        if total.epsilon <= decimal(self.budget_epsilon) and total.delta <= decimal(self.budget_delta):
+        added = total.epsilon <= decimal(self.budget_epsilon) and total.delta <= decimal(self.budget_delta)
+        if self.composition == "gaussian":
+            # Only a first release may go by its (ε,δ): which rule holds is then settled before anything was seen.
+            return (added and len(counted) == 1) or self._fits_gaussian(gaussian(counted))
+        if added:
             return True
         return self.composition == "pld" and optimal(counted, self.budget_delta) <= self.budget_epsilon
 
+    def _fits_gaussian(self, total: GaussianCost) -> bool:
+        """Two limits that are fixed with the budget; one that grew at the cost of the other would prove nothing."""
+        half = decimal(self.budget_delta) / 2
+        return total.delta <= half and total.delta_at(self.budget_epsilon) <= half
+
     def _refusal(self, cost: Guarantee, counted: list[Guarantee]) -> BudgetRefused:
+        if self.composition == "gaussian":
+            return self._gaussian_refusal(gaussian([cost]), gaussian(counted), len(counted))
         budget, spent = Cost(decimal(self.budget_epsilon), decimal(self.budget_delta)), basic(counted)
         if self.composition == "basic":
             fits = _pair(Cost(budget.epsilon - spent.epsilon, budget.delta - spent.delta), at_least, "≤")
@@ -359,6 +391,18 @@ class Ledger:
         return BudgetRefused(
             f"budget refused: asked {_pair(basic([cost]), at_most)}; already spent {_pair(spent, at_most)} "
             f"in {releases}; budget {_pair(budget, at_least)}; still fits: {fits}"
+        )
+
+    def _gaussian_refusal(self, cost: GaussianCost, spent: GaussianCost, releases: int) -> BudgetRefused:
+        half = decimal(self.budget_delta) / 2
+        most = 1 / sigma_for(self.budget_epsilon, float(half))
+        left = sqrt(max(0.0, most**2 - float(spent.squared_mu)))
+        times = f"{releases} release" + "s" * (releases != 1)
+        return BudgetRefused(
+            f"budget refused: asked μ = {at_most(cost.mu)}, δ outside = {at_most(cost.delta)}; already spent "
+            f"μ = {at_most(spent.mu)}, δ outside = {at_most(spent.delta)} in {times}; "
+            f"budget μ = {at_least(most)}, δ outside = {at_least(half)}; still fits: μ ≤ {at_least(left, 5)}, "
+            f"δ outside ≤ {at_least(max(Fraction(0), half - spent.delta))}"
         )
 
     def _largest_epsilon(self, cost: Guarantee, counted: list[Guarantee]) -> Fraction:
@@ -415,6 +459,8 @@ class Ledger:
         except (TypeError, ValueError) as error:
             raise sqlite3.DatabaseError(f"malformed entry {record['id']}") from error
         if not (0 <= record["epsilon"] < inf and 0 <= record["delta"] <= 1):  # a negative cost would create budget
+            raise sqlite3.DatabaseError(f"malformed entry {record['id']}")
+        if not _is_cost(record["guarantee"].get("mu", 0.0)) or not _is_cost(record["guarantee"].get("mu_delta", 0.0)):
             raise sqlite3.DatabaseError(f"malformed entry {record['id']}")
         return Entry(**record, ledger=self)
 
@@ -532,6 +578,10 @@ def _account(file: sqlite3.Connection, path: Path) -> tuple[float, float, Neighb
     return float(epsilon), float(delta), neighbours, composition, key, seal
 
 
+def _is_cost(number: Any) -> bool:
+    return isinstance(number, int | float) and 0 <= number < inf
+
+
 def _told(log: SearchLog) -> dict[str, str]:
     """By one pass over the columns that every log has. The same of the same rows, in any order."""
     user, query = log.table["user"], log.table["query"]
@@ -550,7 +600,7 @@ def _told(log: SearchLog) -> dict[str, str]:
 
 def _check_word(name: str, word: str | None, known: tuple[str, ...]) -> None:
     if word is not None and word not in known:
-        said = setting(name, word, of="ledger") + f": there are {' and '.join(known)}"
+        said = setting(name, word, of="ledger") + f": there are {', '.join(known)}"
         raise InputError(said, parameter=name, value=word)
 
 
@@ -561,6 +611,12 @@ def _check_budget(epsilon: float | None, delta: float | None) -> None:
     if delta is not None and not 0 <= delta < 1:
         said = setting("budget_delta") + f" must be at least 0 and below 1, not {delta}"
         raise InputError(said, parameter="budget_delta", value=delta)
+
+
+def _check_gaussian(delta: float, composition: Composition | None) -> None:
+    if composition == "gaussian" and not delta:
+        said = setting("composition", composition, of="ledger") + " needs a " + setting("budget_delta") + " above 0"
+        raise InputError(said, parameter="budget_delta", value=delta, instead="try 1e-6")
 
 
 def _pair(cost: Cost, rounded: Callable[[Fraction], str], relation: str = "=") -> str:

@@ -40,6 +40,13 @@ class WeightSelection:
     sigma: float  # of the Gaussian noise of the whole account
     threshold: float
 
+    def switched_off(self, noise_scale: float) -> "WeightSelection":
+        """With next to no noise and without a threshold: for the control of an audit, never for a release.
+
+        The noise of a count is some ten times σ, in units of 1/256 of a count: σ must be smaller than a scale by that.
+        """
+        return replace(self, sigma=noise_scale / 2000, threshold=0.0)
+
 
 @dataclass(frozen=True)
 class Sessions:
@@ -61,6 +68,7 @@ class Settings:
     selection: Selection | None = None  # of the main table
     clicks: Selection | None = None  # of the clicks beside it
     transitions: Selection | None = None  # likewise
+    weights: WeightSelection | None = None  # of the main table, where it is chosen by weights
     sessions: Sessions | None = None
     pool_size: int | None = None  # of the public pool, from which published items may come
 
@@ -71,7 +79,8 @@ class Settings:
     def switched_off(self, noise_scale: float) -> "Settings":
         """With every selection switched off."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
-        off: dict[str, Any] = {n: s.switched_off(noise_scale) for n, s in values.items() if isinstance(s, Selection)}
+        chosen = {name: value for name, value in values.items() if isinstance(value, Selection | WeightSelection)}
+        off: dict[str, Any] = {name: selection.switched_off(noise_scale) for name, selection in chosen.items()}
         return replace(self, **off)
 
 

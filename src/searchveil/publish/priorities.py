@@ -11,6 +11,7 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 from importlib.resources import files
 from itertools import accumulate
+from math import ceil, floor
 from typing import Any
 
 import numpy as np
@@ -20,6 +21,7 @@ from scipy.special import expit
 Floats = npt.NDArray[np.float64]
 
 ONE = 1 << 16  # shares and evidence are whole multiples of 1/ONE
+BINS = 1 << 12  # of the table of priorities, from eight deviations of pure noise below zero to the threshold
 LARGEST = 1 << 15  # of a priority; they are whole numbers
 
 
@@ -39,6 +41,21 @@ class Policy(ABC):
         """After each round, the variance of an item's summed noise, in units of what one round of the whole has."""
         terms = (Fraction(c * c, f * ONE) for c, f in zip(self.evidence, self.shares, strict=True))
         return list(accumulate(terms))
+
+    def by_table(
+        self, after: int, totals: npt.NDArray[np.int64], unit: int, threshold: float, sigma: float
+    ) -> npt.NDArray[np.int64]:
+        """The priorities of totals in whole multiples of 1/unit, looked up in a table over the range that matters.
+
+        The proof asks for a function of an item's own total. What a vectorised exponential returns may depend, in its
+        last bit, on the length of an array and on the place in it, and these depend on who holds what. The table is
+        the same whatever the log is, and a place in it is found in whole numbers.
+        """
+        first = floor(-8 * sigma * float(self.variances[after - 1]) ** 0.5 * unit)
+        width = max(1, ceil((threshold * unit - first) / BINS))
+        table = self.priorities(after, (first + width * (np.arange(BINS + 1) + 0.5)) / unit, threshold, sigma)
+        found: npt.NDArray[np.int64] = table[np.clip((totals - first) // width, 0, BINS)]
+        return found
 
     @abstractmethod
     def priorities(self, after: int, totals: Floats, threshold: float, sigma: float) -> npt.NDArray[np.int64]:

@@ -21,6 +21,7 @@ from searchveil.privacy.gaussian import GaussianAccount
 from searchveil.privacy.noise import Integers, Source
 from searchveil.publish.priorities import LARGEST, ONE, Policy
 
+MOST_ITEMS = 1 << 22  # of a user
 UNIT = 1 << 12  # a weight of one, in the integers that are added up
 RUN = 1 << 21  # pairs of users and items that are worked on at once
 
@@ -152,7 +153,7 @@ def select(
         named.append((items[reached], totals[reached]))
         if done == policy.rounds:
             break
-        priorities = policy.priorities(done, totals / (UNIT * ONE), threshold, sigma)
+        priorities = policy.by_table(done, totals, UNIT * ONE, threshold, sigma)
         active = ~reached & (priorities > 0)
         holdings, items, totals, priorities = holdings.only(active), items[active], totals[active], priorities[active]
     return Named(*(np.concatenate(parts) for parts in zip(*named, strict=True)))
@@ -174,8 +175,8 @@ def total_weights(holdings: Holdings, priorities: Integers) -> Integers:
     return totals
 
 
-# Floats are exact here: all are whole numbers below 2^53, for a squared priority is at most 2^30 and a user has far
-# fewer than 2^23 items. A quotient that is no whole number is at least 2^-27 away from one, and is not rounded to it.
+# Floats are exact here: all are whole numbers below 2^53, for a squared priority is at most 2^30 and a user has
+# at most MOST_ITEMS. A quotient that is no whole number is at least 2^-27 away from one, and is not rounded to it.
 
 
 def _divisors(holdings: Holdings, priorities: Floats) -> Floats:

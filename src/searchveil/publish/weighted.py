@@ -5,7 +5,7 @@ is hopeless or already certain; the noisy totals of all rounds together are comp
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 from math import exp, isqrt, sqrt
@@ -21,15 +21,23 @@ from searchveil.errors import InputError, setting
 from searchveil.items import QUERY, Item, item_named
 from searchveil.items.pool import QueryPool
 from searchveil.log import SearchLog
-from searchveil.privacy.gaussian import LARGEST_EPSILON, GaussianAccount, crossing_threshold, sigma_for
-from searchveil.privacy.guarantee import Guarantee, Notion
+from searchveil.privacy.composition import not_below
+from searchveil.privacy.gaussian import (
+    LARGEST_EPSILON,
+    GaussianAccount,
+    crossing_probability,
+    crossing_threshold,
+    most_likely,
+    sigma_for,
+)
+from searchveil.privacy.guarantee import Guarantee, Neighbours, Notion
 from searchveil.privacy.noise import Integers, Source
 from searchveil.progress import Progress
 from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Published
 from searchveil.publish.parameters import Declared, Delta, Epsilon, ItemKind, NeighboursKind, Pool
 from searchveil.publish.plan import Plan, Settings, WeightSelection, given
 from searchveil.publish.priorities import ONE, Policy, policy_named
-from searchveil.publish.rounds import UNIT, Holdings, Named, select
+from searchveil.publish.rounds import MOST_ITEMS, UNIT, Holdings, Named, select
 
 Counts = Literal["users", "score", "none"]
 
@@ -40,7 +48,7 @@ COUNT_UNIT = 1 << 8  # a count of one, in the integers that are added up
 
 @dataclass(frozen=True, kw_only=True)
 class WeightedSettings(Settings):
-    weights: WeightSelection
+    weights: WeightSelection = field()
     rounds: int
     counts: Counts
     count_share: float
@@ -79,7 +87,7 @@ class Weighted(Mechanism[WeightedSettings]):
     count_share: Annotated[
         float | None, Declared("The part of the budget that counts take.", above=0, below=1, example=0.2)
     ] = None
-    candidates_per_user: Annotated[int, Declared("Items of a user that may be named.", least=1)] = 200
+    candidates_per_user: Annotated[int, Declared("Items of a user that may be named.", least=1, most=MOST_ITEMS)] = 200
     neighbours: NeighboursKind = "add-remove"
     pool: Pool | None = None
     policy: Annotated[
@@ -87,6 +95,8 @@ class Weighted(Mechanism[WeightedSettings]):
     ] = "learned"
 
     def __post_init__(self) -> None:
+        if self.counts != "users" and self.count_share == 0:  # what it is set to below: a copy is made with it
+            object.__setattr__(self, "count_share", None)
         super().__post_init__()
         if self.counts != "users" and self.count_share is not None:
             raise InputError(
@@ -125,6 +135,8 @@ class Weighted(Mechanism[WeightedSettings]):
             neighbours=self.neighbours,
             proof="docs/guarantees.md#weighted",
             assumed_public=tuple(public),
+            mu=calibration.mu,
+            mu_delta=calibration.mu_delta(self.neighbours),
         )
         return Plan(self.method, str(self.item), settings, guarantee)
 
@@ -136,7 +148,8 @@ class Weighted(Mechanism[WeightedSettings]):
         item_named(self.item).check(log)
 
     def publish(self, log: SearchLog, plan: Plan[WeightedSettings], source: Source, progress: Progress) -> Published:
-        item, calibration = item_named(self.item), self._calibration
+        item, weights = item_named(self.item), plan.settings.weights
+        calibration = self._calibration.with_numbers(weights.sigma, weights.threshold)
         progress("gathering who holds what")
         texts, holdings = _gather(log, item, self.pool)
         progress(f"keeping up to {self.candidates_per_user} items of each user")
@@ -174,6 +187,27 @@ class Calibration:
     set_share: Fraction  # of μ², for the rounds
     set_variance: Fraction  # of the noise of all rounds together
     threshold: float
+    crossing: float  # how likely noise alone names an item of one user, whatever she holds: at most
+
+    @property
+    def mu(self) -> float:
+        """Of the whole account, as a decimal that is not below it."""
+        return not_below(1 / Fraction(self.account_sigma))
+
+    def mu_delta(self, neighbours: Neighbours) -> float:
+        """How likely an item that one user alone holds is named, on either of two neighbouring logs: at most."""
+        hers = most_likely(self.crossing, self.mu)
+        return hers if neighbours == "add-remove" else (hers + self.crossing) * (1 + 1e-15)
+
+    def with_numbers(self, sigma: float, threshold: float) -> "Calibration":
+        """The same with the noise and the threshold of a plan, which are usually its own."""
+        scale = Fraction(sigma) / Fraction(self.sigma)
+        return replace(
+            self,
+            account_sigma=float(Fraction(self.account_sigma) * scale),
+            set_variance=self.set_variance * scale * scale,
+            threshold=threshold,
+        )
 
     @property
     def sigma(self) -> float:
@@ -199,8 +233,10 @@ class Calibration:
             # Items that one user alone holds: e^ε from her log to the one without her, and one more for the other's.
             times = exp(min(asked.epsilon, LARGEST_EPSILON)) + (asked.neighbours == "replace-one")
             crossing = (asked.delta - for_noise) / (times * asked.candidates_per_user) * (1 - 1e-12)
-        threshold = crossing_threshold(crossing, [variance * part for part in policy.variances])
-        return cls(policy, account_sigma, set_share, variance, threshold)
+        variances = [variance * part for part in policy.variances]
+        threshold = crossing_threshold(crossing, variances)
+        lone = 0.0 if asked.pool is not None else crossing_probability(threshold, variances) * asked.candidates_per_user
+        return cls(policy, account_sigma, set_share, variance, threshold, lone * (1 + 1e-15))
 
 
 def _gather(log: SearchLog, item: Item, pool: QueryPool | None) -> tuple[pa.Table, Holdings]:

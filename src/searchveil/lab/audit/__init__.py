@@ -214,7 +214,7 @@ def _with_public_inputs(
     audited = _audit_log(mechanism, wanted, length, favourite)
     for _ in range(ROUNDS):  # the size of a pool may decide about a threshold, and that about the scenes
         changed = _public_inputs(mechanism, audited, folder)
-        mechanism = replace(mechanism, **changed)
+        mechanism = replace(mechanism, **changed) if changed else mechanism  # what it has worked out stays known
         before, audited = audited, _audit_log(mechanism, wanted, length, favourite)
         if not changed or audited == before:
             break
@@ -230,8 +230,9 @@ def _public_inputs(mechanism: Mechanism, audited: AuditLog, folder: Path) -> dic
         inputs["transition_candidates"] = _columns(("query", "next"), audited.followed)
     if "pool" in given:
         # Of a domain of public queries alone nothing is hidden; otherwise what a threshold must hide is not in a pool.
-        selection = mechanism.plan(2).settings.selection
-        hidden = set() if selection is not None and selection.public else audited.hidden
+        settings = mechanism.plan(2).settings
+        public = settings.weights is not None or (settings.selection is not None and settings.selection.public)
+        hidden = set() if public else audited.hidden
         inputs["pool"] = _pool(sorted({query for query, _ in audited.searches} - hidden), folder)
     return inputs
 
@@ -319,7 +320,15 @@ def _play(scenes: _Prepared, engine: Engine, runs: int, source: Source, progress
             elsewhere = coins.count(False) - (not here)
             bystanders = watched[audited.bystander.name] if replaced else ()
             in_her_place = [Watched(item.key, item.others + elsewhere) for item in bystanders]
-            observation = Observation(counts, watched[canary.name], in_her_place, beside, shape.per_user, shape.scale)
+            observation = Observation(
+                counts,
+                watched[canary.name],
+                in_her_place,
+                beside,
+                shape.per_user,
+                shape.scale,
+                watched.get(f"{canary.name} moved", ()),
+            )
             scores.append((here, {name: score(observation) for name, (_, score) in SCORES.items()}))
     return played
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import fields, replace
 from itertools import combinations, count
 from math import comb
+from typing import Any
 
 from searchveil.errors import InputError, setting
 from searchveil.lab.audit.evidence import Key, Watched, published_counts
@@ -23,7 +24,13 @@ from searchveil.publish.mechanism import Mechanism
 
 NO_NOISE = 0.02  # a scale at which a draw other than 0 has a chance of 4e-22
 MOST_RUNS = 10**7
-BOUNDS = ("per_user", "queries_per_user", "sessions_per_user", "clicks_per_user")  # parameters that bound contributions
+BOUNDS = (  # parameters that bound contributions
+    "per_user",
+    "queries_per_user",
+    "sessions_per_user",
+    "clicks_per_user",
+    "candidates_per_user",
+)
 
 Counts = Mapping[Key, float]
 Logs = Callable[[Sequence[str]], SearchLog]  # the crowd, with those who join it
@@ -40,8 +47,10 @@ def watched_items(mechanism: Mechanism, audited: AuditLog, logs: Logs, source: S
     size, so an item that two scenes share changes in a combination that is nobody's.
     """
 
+    opened = _opened(mechanism, audited)
+
     def release(joined: Sequence[Canary]) -> Counts:
-        return _true_counts(mechanism, audited, logs([f"+{scene.name}" for scene in joined]), source)
+        return _true_counts(mechanism, opened, audited, logs([f"+{scene.name}" for scene in joined]), source)
 
     without = release([])
     if _changed(without, release([])):
@@ -79,13 +88,21 @@ def _by_code(changed: Sequence[set[Key]], code: set[int]) -> tuple[set[Key], set
     return touched, touched.difference(*(keys for i, keys in enumerate(changed) if i not in code))
 
 
-def _true_counts(mechanism: Mechanism, audited: AuditLog, log: SearchLog, source: Source) -> Counts:
+def _opened(mechanism: Mechanism, audited: AuditLog) -> Mechanism:
+    """The same without bounds, and with counts of users where it can do without."""
+    known = {field.name: getattr(mechanism, field.name) for field in fields(mechanism)}
+    changed: dict[str, Any] = {name: audited.longest for name, value in known.items() if name in BOUNDS and value}
+    if {"counts", "count_share"} <= set(known):
+        changed |= {"counts": "users", "count_share": None}
+    return replace(mechanism, **changed)
+
+
+def _true_counts(mechanism: Mechanism, opened: Mechanism, audited: AuditLog, log: SearchLog, source: Source) -> Counts:
     """A release with every protection switched off that the plan and the parameters know of."""
-    bounds = {f.name: audited.longest for f in fields(mechanism) if f.name in BOUNDS and getattr(mechanism, f.name)}
     mechanism.check(log)
     plan = mechanism.prepare(mechanism.plan(audited.users), source)
     plan = replace(plan, settings=plan.settings.switched_off(NO_NOISE))
-    return published_counts(replace(mechanism, **bounds).publish(log, plan, source, silent).tables)
+    return published_counts(opened.publish(log, plan, source, silent).tables)
 
 
 def _changed(before: Counts, after: Counts) -> set[Key]:

@@ -41,9 +41,12 @@ def published_counts(tables: Mapping[str, pa.Table], columns: Sequence[str] = ()
     pseudonyms = PSEUDONYMS.difference(columns)
     counts: dict[Key, float] = {}
     for called, table in tables.items():
-        if "count" in table.column_names:
-            numbers: list[Any] = table["count"].to_pylist()
-            counts.update(zip(_keys(called, table.drop_columns(["count"])), numbers, strict=True))
+        measured: list[str] = [
+            name for name in ("count", "score") if name in table.column_names and name not in columns
+        ]
+        if measured:
+            numbers: list[Any] = table[measured[0]].to_pylist()
+            counts.update(zip(_keys(called, table.drop_columns(measured)), numbers, strict=True))
         else:
             for key in _keys(called, table.select([n for n in table.column_names if n not in pseudonyms])):
                 counts[key] = counts.get(key, 0) + 1
@@ -69,6 +72,7 @@ class Observation:
     beside: Sequence[Watched]  # items that no canary has
     most: int  # how much one user may add to a count
     scale: float
+    moved: Sequence[Watched] = ()  # items of others, where their weight goes when she comes
 
     def _summed(self, score: Callable[[Watched, float | None], float]) -> float:
         def total(items: Sequence[Watched]) -> float:
@@ -78,6 +82,9 @@ class Observation:
 
     def appeared(self) -> float:
         return sum(item.key in self.counts for item in self.watched)
+
+    def appeared_elsewhere(self) -> float:
+        return sum(item.key in self.counts for item in self.moved)
 
     def above(self) -> float:
         """Of one count each, the most telling score: Laplace noise has one ratio above and one below the change."""
@@ -120,6 +127,7 @@ class Observation:
 
 SCORES: dict[str, tuple[str, Callable[[Observation], float]]] = {
     "appeared": ("of her items that came out", Observation.appeared),
+    "elsewhere": ("of the items where others' weights go that came out", Observation.appeared_elsewhere),
     "above": ("of her items above the count of the others", Observation.above),
     "excess": ("her items' counts beyond those of the others, cut off at what one user may add", Observation.excess),
     "total": ("her items' counts in all", Observation.total),

@@ -9,15 +9,15 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from functools import cached_property
 from itertools import pairwise
-from math import ceil
+from math import ceil, floor, sqrt
 from typing import Any
 
 import pyarrow as pa
 
-from searchveil.errors import InputError
+from searchveil.errors import InputError, setting
 from searchveil.items import QUERY, Item, Search
 from searchveil.log.sessions import GAP_MINUTES
-from searchveil.publish.plan import Plan, Settings
+from searchveil.publish.plan import Plan, Settings, WeightSelection
 
 START = datetime(2024, 1, 1)
 FAVOURITES = 16  # items of one count, of which a hash that is no secret always favours the same
@@ -25,6 +25,7 @@ FLOOD = 192  # items of one user: three in each of the 64 parts of the hash that
 WANDERINGS = 24  # transitions of one user, of which a method keeps a few
 CLICKS = 32  # of one user on one query
 MOST_ROWS = 1_000_000
+MOST_WEIGHTED = 7  # items of one user: `heavy` has four times as many, and up to 30 count in full
 
 
 @dataclass(frozen=True)
@@ -61,10 +62,13 @@ class Shape:
     length: int
     gap_minutes: float
     item: Item
+    weighted: bool = False  # a user of several items gives each less weight, and the more where others get none
 
     @classmethod
     def of(cls, plan: Plan[Settings], *, transitions: bool = False, length: int = 1, item: Item = QUERY) -> "Shape":
         selection, clicks, sessions = plan.settings.selection, plan.settings.clicks, plan.settings.sessions
+        if plan.settings.weights is not None:
+            return cls._of_weights(plan.settings.weights, length, item)
         if selection is None:
             raise InputError(
                 f"the audit cannot tell from the plan of {plan.method} how much a user may change; its parameters are "
@@ -81,6 +85,20 @@ class Shape:
             GAP_MINUTES if sessions is None else sessions.gap_minutes,
             item,
         )
+
+    @classmethod
+    def _of_weights(cls, weights: WeightSelection, length: int, item: Item) -> "Shape":
+        """In numbers of users, who give each of m items a weight of 1/√m."""
+        per_user = weights.per_user
+        if per_user > MOST_WEIGHTED:
+            raise InputError(
+                f"an audit of weighted selection plays users of at most {MOST_WEIGHTED} items, not {per_user}",
+                parameter="candidates_per_user",
+                value=per_user,
+                instead="add " + setting("candidates_per_user", 2) + ": the code is the same",
+            )
+        scale, least = weights.sigma * sqrt(per_user), ceil(weights.threshold * sqrt(per_user))
+        return cls(per_user, scale, 1, least, None, False, length, GAP_MINUTES, item, weighted=True)
 
     @property
     def crowd(self) -> int:
@@ -119,6 +137,7 @@ class Canary:
     crowd: Sequence[tuple[int, Sequence[Fragment]]] = ()  # so many users with this history
     crowd_without_clicks: Sequence[tuple[int, Sequence[Fragment]]] = ()
     rare: bool = False  # a threshold must hide what she searches
+    moved: Sequence[Fragment] = ()  # of the crowd, whose weight goes there when she comes
 
 
 @dataclass(frozen=True)
@@ -149,6 +168,8 @@ class AuditLog:
                     for i, item in enumerate(favourites(self.shape))
                     if item not in canary.history
                 ]
+            if canary.moved:
+                found.append(Canary(f"{canary.name} moved", "where weights go when she comes", canary.moved, None))
         return found
 
     @property
@@ -234,8 +255,11 @@ def canaries_for(shape: Shape, favourite: int = 0) -> list[Canary]:
         _far(shape, "heavy", m + min(3 * m, 12)),
         _repeating(shape),
         _pivot(shape),
-        _rescuer(shape),
     ]
+    if not shape.weighted:
+        found.append(_rescuer(shape))
+    elif m >= 2:
+        found.append(_leaver(shape))
     if shape.threshold > 1:
         found.append(_favourite(shape, favourite))
     if shape.transitions:
@@ -335,6 +359,20 @@ def _rescuer(shape: Shape) -> Canary:
         [*popular, *(fragment for own in rare for fragment in own)],
         shape.crowd,
         [(1, [*rare[i // sharing], *popular]) for i in range(shape.crowd)],
+    )
+
+
+def _leaver(shape: Shape) -> Canary:
+    """She brings items to the threshold, so that the weight of their other holders goes where those have it too."""
+    hers, theirs = shape.fragments("left", shape.per_user), shape.fragments("moved", shape.per_user)
+    others = floor((shape.threshold - 1) * sqrt(2 / shape.per_user))  # of two items each: they alone fall short
+    return Canary(
+        "leaver",
+        "with whom items reach the threshold, and others' weights leave them",
+        hers,
+        others,
+        [(others, [left, moved]) for left, moved in zip(hers, theirs, strict=True)],
+        moved=theirs,
     )
 
 
