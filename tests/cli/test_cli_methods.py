@@ -102,4 +102,4 @@ def test_texts_of_the_command_line_become_values(searchveil: Any) -> None:
 
 def test_zero_is_a_value_and_a_default(searchveil: Any) -> None:
     assert "Default 0." in " ".join(searchveil("plan", "--method", "safelog-session", "--help").out.split())
-    assert_refused(searchveil("plan", "--method", "sampling", "--wanted-size", "0"), "give a log and no --delta")
+    assert_refused(searchveil("plan", "--method", "sampling", "--wanted-size", "0"), "give a log, no --delta")

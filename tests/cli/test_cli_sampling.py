@@ -158,9 +158,9 @@ def test_what_is_refused(searchveil: Any, log_file: Path, arguments: tuple[str, 
     ("arguments", "message"),
     [
         (("--epsilon", "1"), "sampling needs --delta; try --epsilon 1 --delta 0.5"),
-        (("--delta", "0.5"), "--sampler individual needs --epsilon"),
-        ((*HALF, "--objective", "kl"), "--objective is for --sampler poisson or multinomial"),
-        ((*HALF, "--time-unit", "week"), "--time-unit week"),
+        (("--delta", "0.5"), "the sampler individual needs --epsilon"),
+        ((*HALF, "--objective", "kl"), "--objective is for the sampler poisson or multinomial"),
+        ((*HALF, "--time-unit", "week"), "no time unit 'week'"),
         ((*HALF, "--selection-delta", "0.6"), "--selection-delta is a part of --delta 0.5"),
     ],
 )
@@ -174,9 +174,9 @@ def test_wanted_sizes_need_a_log_and_no_delta(searchveil: Any, log_file: Path) -
     assert_refused(
         searchveil("plan", log_file, *INDIVIDUAL, "--sampler", "individual", "--wanted-size", "10"), "--sampler poisson"
     )
-    assert_refused(searchveil("plan", *SAMPLING, "--wanted-size", "10"), "give a log and no --delta")
+    assert_refused(searchveil("plan", *SAMPLING, "--wanted-size", "10"), "give a log, no --delta")
     assert_refused(
-        searchveil("plan", log_file, *SAMPLING, "--delta", "0.5", "--wanted-size", "10"), "give a log and no --delta"
+        searchveil("plan", log_file, *SAMPLING, "--delta", "0.5", "--wanted-size", "10"), "give a log, no --delta"
     )
 
 
