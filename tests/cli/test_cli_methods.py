@@ -44,7 +44,7 @@ def test_help_without_a_method_shows_no_options_of_methods_and_says_where_they_a
             "--per-user",
             "--item",
         }
-        assert f"searchveil {command} --method zealous --help" in " ".join(shown.split())
+        assert f"searchveil {command} --method weighted --help" in " ".join(shown.split())
 
 
 @pytest.mark.parametrize("command", [("release", "log.tsv", "--out", "out"), ("plan",), ("audit",)], ids=lambda c: c[0])
