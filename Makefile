@@ -30,7 +30,7 @@ demo: $(BIN)/searchveil
 	$(BIN)/searchveil demo --users 20000 --seed 1 --out demo/log.tsv --force
 	$(BIN)/searchveil inspect demo/log.tsv
 	rm -rf demo/release
-	$(BIN)/searchveil release demo/log.tsv --method zealous --item query --epsilon 1 --delta 1e-6 --per-user 5 --out demo/release
+	$(BIN)/searchveil release demo/log.tsv --item query --epsilon 1 --delta 1e-6 --out demo/release
 	$(BIN)/searchveil evaluate demo/release --against demo/log.tsv
 	$(BIN)/searchveil attack k-anonymity demo/log.tsv --k 5
 	@echo "The log is demo/log.tsv; the release is demo/release (start with its README.md); what it is worth is in demo/release-report.html."
@@ -56,6 +56,7 @@ bench: $(VENV)/.test-tools
 	$(BIN)/python benchmarks/walk.py
 
 bench-peers: $(VENV)/.test-tools
+	$(BIN)/python benchmarks/selection.py
 	$(BIN)/python benchmarks/peers.py
 
 clean:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from commandline import assert_refused, crowd_log, demo_log, entries, everything_in, new_ledger, run
 
-ONE = ("--epsilon", "1", "--delta", "1e-6")
+ONE = ("--method", "zealous", "--epsilon", "1", "--delta", "1e-6")
 OUT = ("--out", "out")
 
 
@@ -41,8 +41,8 @@ WRONG_PARAMETERS = {
     "epsilon nan": (("--epsilon", "nan", "--delta", "1e-6"), ("epsilon", "nan")),
     "epsilon infinite": (("--epsilon", "inf", "--delta", "1e-6"), ("epsilon", "inf")),
     "epsilon no number": (("--epsilon", "much", "--delta", "1e-6"), ("--epsilon",)),
-    "epsilon denormal": (("--epsilon", "1e-320", "--delta", "1e-6"), ("epsilon",)),
-    "epsilon huge": (("--epsilon", "1e300", "--delta", "1e-6"), ("epsilon",)),
+    "epsilon denormal": ((*ONE, "--epsilon", "1e-320"), ("epsilon",)),
+    "epsilon huge": ((*ONE, "--epsilon", "1e300"), ("epsilon",)),
     "epsilon missing": (("--delta", "1e-6"), ("--epsilon",)),
     "delta one": (("--epsilon", "1", "--delta", "1"), ("delta", "not 1")),
     "delta zero": (("--epsilon", "1", "--delta", "0"), ("delta", "not 0")),
@@ -194,7 +194,7 @@ def test_wrong_budget(tmp_path: Path, arguments: tuple[str, ...], says: str) -> 
         ((*ONE, "--users", "0"), "users"),
         ((*ONE, "--users", "many"), "--users"),
         ((*ONE, "--assume", "users=1000,items=999999999999999"), "items"),
-        (("--method", "korolova", *ONE, "--assume", "users=1000"), "--assume"),
+        ((*ONE, "--method", "korolova", "--assume", "users=1000"), "--assume"),
         (("--method", "k-query", "--epsilon", "1"), "--epsilon"),
         (("missing.tsv", *ONE), "missing.tsv"),
     ],
@@ -210,7 +210,7 @@ def test_a_plan_is_for_a_log_or_for_a_number_of_users(tmp_path: Path) -> None:
 
 def test_a_tiny_delta_gets_an_answer(tmp_path: Path) -> None:
     """A plan or a refusal, and not a search without end."""
-    outcome = run(tmp_path, "plan", "--epsilon", "1", "--delta", "1e-300", "--json")
+    outcome = run(tmp_path, "plan", *ONE, "--delta", "1e-300", "--json")
     assert "Traceback" not in outcome.err
     assert outcome.code in (0, 2)
     if outcome.code == 0:

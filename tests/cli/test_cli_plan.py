@@ -9,7 +9,7 @@ from commandline import SCRATCH, assert_refused, demo_log, entries, everything_i
 
 from searchveil.log.summary import WARNING
 
-ONE = ("--epsilon", "1", "--delta", "1e-6")
+ONE = ("--method", "zealous", "--epsilon", "1", "--delta", "1e-6")
 GUARANTEE = {"notion", "epsilon", "delta", "unit", "neighbours", "assumed_public", "unprotected", "caveats"}
 
 
@@ -27,8 +27,9 @@ def tail(scale: float, distance: int) -> float:
 
 
 def test_the_default_calibration(tmp_path: Path) -> None:
-    planned = plan(tmp_path, "--method", "zealous", *ONE, "--per-user", "2")
-    assert set(planned) == {"method", "item", "counts", "parameters", "guarantee"}
+    planned = plan(tmp_path, *ONE, "--per-user", "2")
+    assert set(planned) == {"method", "item", "counts", "parameters", "guarantee", "needed_users"}
+    assert planned["needed_users"] == {"users": 375, "held": 25}  # 30 of those who keep it, 2 of 25 items each
     assert (planned["method"], planned["item"]) == ("zealous", "query")
     assert planned["parameters"] == {
         "per_user": 2,
@@ -78,9 +79,9 @@ def test_the_indistinguishable_notion(tmp_path: Path) -> None:
 
 
 def test_korolova_exact_and_published(tmp_path: Path) -> None:
-    exact = plan(tmp_path, "--method", "korolova", *ONE)
+    exact = plan(tmp_path, *ONE, "--method", "korolova")
     assert exact["parameters"] == {"queries_per_user": 5, "noise_scale": 5.0, "second_threshold": 76}
-    published = plan(tmp_path, "--method", "korolova", *ONE, "--variant", "published")
+    published = plan(tmp_path, *ONE, "--method", "korolova", "--variant", "published")
     assert published["parameters"]["noise_scale"] == 10.0
     assert published["parameters"]["second_threshold"] == floor(5 - 10 * log(2e-6 / 5)) + 2 == 154
     assert exact["item"] == published["item"] == "query"
@@ -112,7 +113,7 @@ def test_a_plan_has_no_budget_to_touch(tmp_path: Path) -> None:
 
 
 def test_what_to_expect_under_a_public_guess(tmp_path: Path) -> None:
-    guess = "items=10000,exponent=1,held=20"
+    guess = "items=10000,exponent=1,tail=1,alone=0,held=20"
     few = plan(tmp_path, *ONE, "--per-user", "2", "--assume", f"users=10000,{guess}")
     many = plan(tmp_path, *ONE, "--per-user", "2", "--users", "1000000", "--assume", guess)
     assert few["parameters"]["second_threshold"] == many["parameters"]["second_threshold"] == 30
@@ -122,7 +123,7 @@ def test_what_to_expect_under_a_public_guess(tmp_path: Path) -> None:
 
 
 def test_the_number_of_items_from_a_public_guess(tmp_path: Path) -> None:
-    guess = "items=1000,exponent=1,held=20"
+    guess = "items=1000,exponent=1,tail=1,alone=0,held=20"
     expected = {}
     for per_user in ("auto", "1", "5", "20"):
         planned = plan(tmp_path, *ONE, "--per-user", per_user, "--assume", f"users=100000,{guess}")
@@ -153,3 +154,28 @@ def test_figures_of_a_private_log_are_called_private(tmp_path: Path) -> None:
 def test_what_is_printed_is_not_below_what_is_promised(tmp_path: Path) -> None:
     told = succeed(tmp_path, "plan", "--epsilon", "1.0000004", "--delta", "1.0000004e-3").out
     assert "(1.00001, 0.00100001)-differentially private" in told
+
+
+def test_weighted_is_the_default(tmp_path: Path) -> None:
+    planned = plan(tmp_path, "--epsilon", "1", "--delta", "1e-6", "--assume", "users=3000,held=10")
+    assert planned["method"] == "weighted"
+    assert {"sigma", "threshold", "rounds", "candidates_per_user", "count_share"} <= set(planned["parameters"])
+    assert planned["parameters"]["threshold"] == pytest.approx(28.45, abs=0.1)
+    # More than the threshold's worth of weight, and far fewer than 28.4·√10, which equal weights in one round need.
+    assert 28 < planned["needed_users"]["users"] < 60
+    assert planned["needed_users"]["held"] == 10
+    assert planned["expected_rows"] > 0
+    told = succeed(tmp_path, "plan", "--epsilon", "1", "--delta", "1e-6").out
+    assert "comes out with probability ½ if about" in told
+
+
+def test_a_guess_is_for_methods_that_it_knows(tmp_path: Path) -> None:
+    asked = ("plan", "--method", "korolova", "--epsilon", "1", "--delta", "1e-6", "--assume", "users=3000")
+    assert_refused(run(tmp_path, *asked), "--assume", "korolova")
+    assert_refused(run(tmp_path, "plan", *ONE, "--assume", "users=3000,spread=7"), "spread", "0 and 3")
+
+
+def test_weighted_of_a_tiny_delta_gets_an_answer(tmp_path: Path) -> None:
+    """Tails of the first rounds are so far out that computing them would take minutes."""
+    planned = plan(tmp_path, "--epsilon", "1", "--delta", "1e-300")
+    assert planned["needed_users"]["users"] > planned["parameters"]["threshold"] > 1000

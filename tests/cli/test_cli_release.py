@@ -66,7 +66,7 @@ def test_zealous_of_every_item(tmp_path: Path, item: str, columns: list[str]) ->
 def test_what_a_crowd_shares_comes_out_and_what_one_holds_does_not(tmp_path: Path) -> None:
     log = crowd_log(tmp_path, users=400, queries=3)
     log.write_text(log.read_text(encoding="utf-8") + "7,my own secret\n", encoding="utf-8")
-    told = release(tmp_path, log, "--epsilon", "1", "--delta", "1e-6", "--per-user", "4")
+    told = release(tmp_path, log, "--method", "zealous", "--epsilon", "1", "--delta", "1e-6", "--per-user", "4")
     assert told["parameters"] == {"per_user": 4, "noise_scale": 4.0, "first_threshold": 1, "second_threshold": 60}
     counts = dict(zip(*data(tmp_path).to_pydict().values(), strict=True))
     assert set(counts) == {"00000000", "00000001", "00000002"}
@@ -84,7 +84,7 @@ def test_zealous_as_published(tmp_path: Path, notion: str) -> None:
 
 @pytest.mark.parametrize("variant", ["exact", "published"])
 def test_korolova(tmp_path: Path, variant: str) -> None:
-    told = release(tmp_path, demo_log(), "--method", "korolova", *PLENTY, "--variant", variant)
+    told = release(tmp_path, demo_log(), *PLENTY, "--method", "korolova", "--variant", variant)
     assert (told["method"], told["item"]) == ("korolova", "query")
     assert (told["guarantee"]["notion"], told["guarantee"]["neighbours"]) == ("approximate", "add-remove")
     assert data(tmp_path).column_names == ["query", "count"]
@@ -97,7 +97,7 @@ def test_korolova_with_clicks_on_public_urls(tmp_path: Path) -> None:
     log.write_text("\n".join(["user,query,time,rank,url", *rows]) + "\n", encoding="utf-8")
     public = "query,url\nnews,http://news.example\nnews,http://nobody.example\nother,http://other.example\n"
     (tmp_path / "public.csv").write_text(public, encoding="utf-8")
-    told = release(tmp_path, log, "--method", "korolova", *PLENTY, "--candidates", "public.csv")
+    told = release(tmp_path, log, *PLENTY, "--method", "korolova", "--candidates", "public.csv")
     assert "the candidate urls of every query" in told["guarantee"]["assumed_public"]
     clicks = pq.read_table(tmp_path / "out" / "clicks.parquet").to_pylist()
     assert {"query": "news", "url": "http://news.example", "count": 40} in clicks
@@ -172,7 +172,7 @@ def test_the_same_log_from_three_layouts(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_spark_makes_the_same_release(tmp_path: Path) -> None:
     """So many items a user that none is left out, and so little noise that every draw of it is 0."""
-    asked = ("--epsilon", "50000", "--delta", "1e-6", "--per-user", "1000")
+    asked = ("--method", "zealous", "--epsilon", "50000", "--delta", "1e-6", "--per-user", "1000")
     here = release(tmp_path, demo_log(), *asked)
     of_duckdb = data(tmp_path)
     (tmp_path / "out").rename(tmp_path / "of-duckdb")

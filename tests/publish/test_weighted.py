@@ -18,7 +18,13 @@ from searchveil.privacy.gaussian import GaussianAccount
 from searchveil.privacy.noise import Source
 from searchveil.publish.priorities import LARGEST, ONE, policy_named
 from searchveil.publish.rounds import UNIT, Holdings, _divisors, _weights, select
-from searchveil.publish.weighted import Weighted
+from searchveil.publish.weighted import (
+    COUNT_UNIT,
+    COUNTED_SEARCHES,
+    SEARCHES_OF_AN_ITEM,
+    Contributions,
+    Weighted,
+)
 
 POLICIES = pytest.mark.parametrize("policy", ["learned", "formula"])
 
@@ -41,7 +47,7 @@ def crowd(users: int) -> list[tuple[str, str]]:
         ({"epsilon": 3, "delta": 1e-6}, 1.5665, 10.037),
         ({"epsilon": 1, "delta": 1e-10}, 5.9237, 44.002),
         ({"epsilon": 1, "delta": 1e-6, "neighbours": "replace-one"}, 6.077, 37.348),
-        ({"epsilon": 1, "delta": 1e-6, "counts": "users"}, 4.2974, 29.287),
+        ({"epsilon": 1, "delta": 1e-6, "counts": "users", "count_share": 0.2}, 4.2974, 29.287),
     ],
 )
 def test_known_answers(asked: dict[str, object], sigma: float, threshold: float) -> None:
@@ -158,6 +164,49 @@ def test_a_user_of_three_spellings_counts_once(engine: Engine) -> None:
     assert 0 < row["score"] < 41  # at most one unit of weight for each user, whatever she typed
 
 
+@settings(max_examples=200, deadline=None)
+@given(st.lists(st.lists(st.integers(1, 400), min_size=1, max_size=60), min_size=1, max_size=20), st.integers(1, 500))
+def test_no_user_counts_for_more_than_the_noise_is_for(amounts: list[list[int]], most: int) -> None:
+    """Σv² ≤ most·COUNT_UNIT² in integers for every user; who is within it is not scaled."""
+    users = np.repeat(np.arange(len(amounts), dtype=np.int32), [len(own) for own in amounts])
+    places = np.concatenate([np.arange(len(own)) for own in amounts])
+    flat = np.array([amount for own in amounts for amount in own])
+    scales = Contributions(users, places, flat, most).scales.tolist()
+    for own, scale in zip(amounts, scales, strict=True):
+        length = sum(amount * amount for amount in own)
+        assert length * scale * scale <= most * COUNT_UNIT**2
+        assert scale == COUNT_UNIT if length <= most else (scale + 1) ** 2 * length > most * COUNT_UNIT**2
+
+
+def test_searches_are_counted_and_capped(engine: Engine) -> None:
+    """Several clicks of one time are one search, spellings are one query, and nobody counts for more than the cap.
+
+    400 users ask twice (once in capitals, with two clicks) and 100 ask fifty times: 400·2 + 100·10 searches. Noise of
+    a standard deviation below 5 at ε = 20; 60 off is a false alarm once in far more than 10^9.
+    """
+    rows = [(f"u{u}", "Weather", 0) for u in range(400)] * 2 + [(f"u{u}", "weather ", 60) for u in range(400)]
+    rows += [(f"v{u}", "weather", minute) for u in range(100) for minute in range(50)]
+    table = pa.table(
+        {
+            "user": [user for user, _, _ in rows],
+            "query": [query for _, query, _ in rows],
+            "time": pa.array([minute * 60 * 10**6 for _, _, minute in rows], pa.timestamp("us")),
+        }
+    )
+    asked = Weighted(20, 1e-6, counts="searches")
+    release = asked.release(SearchLog(engine.load(table), engine), source=keyed(b"6"))
+    (row,) = release.table.to_pylist()
+    assert release.plan.counts == "occurrences"
+    assert SEARCHES_OF_AN_ITEM**2 <= COUNTED_SEARCHES  # so that one item alone is never scaled
+    assert abs(row["count"] - (400 * 2 + 100 * SEARCHES_OF_AN_ITEM)) < 60
+
+
+def test_searches_of_a_log_without_times_are_its_rows(duckdb_engine: Engine) -> None:
+    log = log_of(duckdb_engine, [(f"u{u}", "news") for u in range(300)] * 3)
+    (row,) = Weighted(20, 1e-6, counts="searches").release(log, source=keyed(b"7")).table.to_pylist()
+    assert abs(row["count"] - 900) < 60
+
+
 def test_scores_and_sets_cost_no_more(duckdb_engine: Engine) -> None:
     log = log_of(duckdb_engine, crowd(400))
     assert Weighted(2, 1e-6, counts="none").release(log, source=keyed(b"3")).table.column_names == ["query"]
@@ -216,6 +265,7 @@ def test_every_item(engine: Engine, item: str) -> None:
         {"neighbours": "none"},
         {"count_share": 1.5},
         {"counts": "none", "count_share": 0.1},
+        {"counts": "searches", "item": "keyword"},
         {"candidates_per_user": 0},
     ],
 )

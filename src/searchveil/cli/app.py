@@ -12,9 +12,7 @@ from searchveil.errors import InputError
 
 if TYPE_CHECKING:
     from searchveil.log import SearchLog
-    from searchveil.privacy.calibrate import Assumption
     from searchveil.publish.mechanism import Mechanism
-    from searchveil.publish.plan import Plan
 
 app = typer.Typer(
     help="Publish web search logs without publishing the people in them.",
@@ -117,7 +115,7 @@ def methods(
 
 @method_command(
     app,
-    "searchveil plan --method zealous --epsilon 1 --delta 1e-6 --per-user 5 --users 657426",
+    "searchveil plan --epsilon 1 --delta 1e-6 --assume users=20000",
     "searchveil plan {} --users 657426",
     OF_PLAN,
 )
@@ -131,6 +129,8 @@ def plan(
     """Say what a release would guarantee and publish. Touches no budget and publishes nothing."""
     from searchveil.cli import show
     from searchveil.log.summary import WARNING
+    from searchveil.privacy.calibrate import TYPICALLY_HELD
+    from searchveil.publish.expected import expected_rows, needed_users
 
     if log and users is not None:
         raise InputError("give a log or --users, not both")
@@ -150,8 +150,12 @@ def plan(
     beside: dict[str, Any] = {"warning": WARNING} if opened is not None and planned.figures else {}
     if how.extras.get("recommend"):
         beside["recommended"] = _recommended(mechanism)
+    held = TYPICALLY_HELD if assumption is None else assumption.held
+    needed = needed_users(mechanism, held)
+    if needed is not None:
+        beside["needed_users"] = {"users": needed, "held": held}
     if assumption is not None:
-        beside["expected_rows"] = _expected_rows(planned, assumption)
+        beside["expected_rows"] = expected_rows(mechanism, assumption)
     if json:
         show.print_json(planned.to_json() | beside)
         return
@@ -194,17 +198,9 @@ def _recommended(mechanism: "Mechanism") -> dict[str, dict[str, float]]:
     return mechanism.recommend()
 
 
-def _expected_rows(planned: "Plan[Any]", assumption: "Assumption") -> float:
-    selection = planned.settings.selection
-    assert selection is not None  # no other method has the option
-    return assumption.expected_published(
-        selection.per_user, selection.noise_scale, selection.threshold, selection.first_threshold
-    )
-
-
 @method_command(
     app,
-    "searchveil release log.tsv --method zealous --item query --epsilon 1 --delta 1e-6 --per-user 5 --out release",
+    "searchveil release log.tsv --item query --epsilon 1 --delta 1e-6 --out release",
     "searchveil release log.tsv {} --out release",
 )
 def release(

@@ -30,17 +30,17 @@ def _extra(kind: Any, help: str, *names: str) -> Any:
 
 
 Extras = Mapping[str, Mapping[str, Any]]  # options of a method that are no parameters of it: method → name → type
+ASSUMED = (
+    "users=N and, unless it is like web search, exponent=X (the k-th most common item is searched in proportion to "
+    "k^-exponent), tail=X (the same from rank 5,000 on), items=N, alone=X (the part of a user's items that nobody else "
+    "has), held=N (items of a user, on average) and spread=X (standard deviation of the logarithm of that)."
+)
 EVERYWHERE: Extras = {
-    "zealous": {
-        "assume": _extra(
-            str | None,
-            "A public guess: users=N,items=N,exponent=X,held=N (items a user has). With it, `--per-user auto` takes "
-            "the best number, and plan says how much to expect.",
-        )
-    }
+    "zealous": {"assume": _extra(str | None, f"A public guess at the log, for `--per-user auto`: {ASSUMED}")}
 }
 OF_PLAN: Extras = {
-    **EVERYWHERE,
+    "zealous": {"assume": _extra(str | None, f"A public guess at the log, which tells how much to expect: {ASSUMED}")},
+    "weighted": {"assume": _extra(str | None, f"A public guess at the log, which tells how much to expect: {ASSUMED}")},
     "sampling": {
         "wanted_size": _extra(float | None, "Look for the smallest δ for so many tuples."),
         "wanted_recall": _extra(float | None, "Look for the smallest δ for this share of the frequent pairs."),
@@ -68,7 +68,7 @@ class MethodOptions:
         from searchveil.publish.zealous import Zealous
 
         if assumption is None:
-            raise InputError("--per-user auto needs a public guess; add --assume users=N,items=N,exponent=1,held=30")
+            raise InputError("--per-user auto needs a public guess; add --assume users=N (see --help)")
         mechanism = build(self.method, {name: text for name, text in self.given.items() if name != "per_user"})
         assert isinstance(mechanism, Zealous)
         assert mechanism.neighbours is not None

@@ -189,7 +189,7 @@ def assumption_of(text: str, users: int | str | None) -> "Assumption":
         given.setdefault("users", users)
     if "users" not in given:
         raise InputError(f"--assume {text}: how many users? add users=N or --users N")
-    known = {field.name: float if field.name == "exponent" else int for field in fields(Assumption)}
+    known = {name: float if hint is float else int for name, hint in get_type_hints(Assumption).items()}
     for name in given:
         if name not in known:
             raise InputError(f"--assume {text}: no '{name}'; there are {', '.join(known)}")

@@ -100,6 +100,12 @@ def beside_plan(beside: Mapping[str, Any], assumed: str | None) -> None:
     for whose, settings in beside.get("recommended", {}).items():
         told = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in settings.items())
         print(f"Recommended ({whose}): {told}")
+    if "needed_users" in beside:
+        users, held = beside["needed_users"]["users"], beside["needed_users"]["held"]
+        print(
+            f"An item comes out with probability ½ if about {users:,} users hold it, of {held} items each "
+            "(the others their own alone)."
+        )
     if "expected_rows" in beside:
         print(f"Expected to be published if {assumed}: about {beside['expected_rows']:,.0f} items.")
 

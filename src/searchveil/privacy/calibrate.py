@@ -7,15 +7,20 @@ Words: `per_user` = m items a user may keep, `scale` = λ of discrete Laplace no
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import cached_property
 from math import ceil, exp, expm1, floor, inf, log, log1p, nextafter
 from typing import Any
 
 import mpmath
 import numpy as np
+import numpy.typing as npt
+from scipy.special import ndtri
 
 from searchveil.errors import InputError
 from searchveil.privacy import normal
 from searchveil.privacy.guarantee import Neighbours
+
+Floats = npt.NDArray[np.float64]
 
 SMALLEST_SCALE = 0.01
 LARGEST_SCALE = 20_000.0  # the noise tables grow with the scale; a scale beyond this hides any count worth publishing
@@ -263,48 +268,96 @@ def poisson_mean(chance: Fraction) -> float:
 # --- What to expect, from public knowledge ---
 
 
+TYPICALLY_HELD = 25  # different queries of a user of web search, on average
 MOST_ASSUMED = 100_000_000  # more items than any log has, and few enough to add up
+BEND = 5_000  # the rank at which popularity begins to fall faster
+_QUANTILES = 32  # of users by how many items they have
+_DEVIATIONS = np.linspace(-4, 4, 41)  # at which a number of holders is looked at
 
 
 @dataclass(frozen=True)
 class Assumption:
-    """A public guess at how items are shared: the k-th most common is searched in proportion to k^-exponent.
+    """A public guess at how items are shared. Nothing here may be read off the private log.
 
-    `held` is how many different items a user has on average. Nothing here may be read off the private log.
+    `exponent` says how fast popularity falls: the k-th most common item is searched in proportion to k^-exponent, so
+    that 0.73 makes the tenth 5.4 times and 1 makes it 10 times rarer than the first. From rank BEND on to the last of
+    `items` it falls by `tail` instead. `alone` is the part of a user's items that nobody else has. `held` is how many
+    different items a user has on average, and `spread` how unequal users are: the standard deviation of the logarithm
+    of that number, 0 if all are alike. The defaults describe queries of web search (the AOL log, the demo log); a pure
+    power law of exponent 1 is exponent=1,tail=1,alone=0.
     """
 
     users: int
-    items: int = 1_000_000
-    exponent: float = 1.0
-    held: int = 30
+    items: int = 10_000_000
+    exponent: float = 0.73
+    tail: float = 1.06
+    alone: float = 0.64
+    held: int = TYPICALLY_HELD
+    spread: float = 1.25
 
     def __post_init__(self) -> None:
         for name, value in (("users", self.users), ("items", self.items), ("held", self.held)):
             if not 1 <= value <= MOST_ASSUMED:
                 raise InputError(f"the assumption's {name} must lie between 1 and {MOST_ASSUMED:,}, not {value}")
-        if not 0 < self.exponent <= 10:
-            raise InputError(
-                f"the assumption's exponent must lie between 0 and 10, not {self.exponent:g}; try exponent=1"
-            )
+        for name, number, least, most in (
+            ("exponent", self.exponent, 0.01, 10),
+            ("tail", self.tail, 0.01, 10),
+            ("alone", self.alone, 0, 0.99),
+            ("spread", self.spread, 0, 3),
+        ):
+            if not least <= number <= most:
+                raise InputError(f"the assumption's {name} must lie between {least} and {most}, not {number:g}")
+        if self.held > self.items:
+            raise InputError(f"the assumption's users hold {self.held} items, and there are {self.items}")
 
-    def expected_counts(self, per_user: int) -> "np.ndarray[Any, np.dtype[np.float64]]":
-        """Users expected to keep each item when at most `per_user` of a user's items are kept."""
-        popularity = np.arange(1, self.items + 1, dtype=np.float64) ** -self.exponent
-        popularity /= popularity.sum()
-        holding = -np.expm1(self.held * np.log1p(-np.minimum(popularity, 1 - 1e-12)))
-        counts: np.ndarray[Any, np.dtype[np.float64]] = self.users * holding * min(1.0, per_user / self.held)
+    @cached_property
+    def popularity(self) -> tuple[Floats, Floats]:
+        """(shares, numbers): so many items that each have this share of the searches. Far ranks are taken together."""
+        single = min(BEND, self.items)
+        ends = np.unique(np.rint(np.geomspace(single, self.items, 1000))).astype(np.float64)
+        starts, ends = ends[:-1] + 0.5, ends[1:] + 0.5
+        power = 1 - self.tail
+        mass = np.log(ends / starts) if power == 0 else (ends**power - starts**power) / power
+        meeting = float(BEND) ** (self.tail - self.exponent)
+        numbers = np.concatenate([np.ones(single), ends - starts])
+        first = np.arange(1, single + 1, dtype=np.float64) ** -self.exponent
+        shares = np.concatenate([first, meeting * mass / (ends - starts)])
+        return shares / (shares * numbers).sum(), numbers
+
+    @cached_property
+    def activity(self) -> tuple[Floats, Floats]:
+        """(held, searches) of equally many users each: items, and the searches that come to the shared ones of them."""
+        places = ndtri((np.arange(_QUANTILES) + 0.5) / _QUANTILES)
+        held = np.exp(self.spread * places)
+        held = np.clip(held * self.held / held.mean(), 1, 0.95 * self.items)
+        shared = held * (1 - self.alone)
+        shares, numbers = self.popularity
+        low, high = shared.copy(), np.full(_QUANTILES, 1e4 * self.items)
+        for _ in range(50):
+            middle = np.sqrt(low * high)
+            found = -np.expm1(-middle[:, None] * shares) @ numbers
+            low, high = np.where(found < shared, middle, low), np.where(found < shared, high, middle)
+        return held, high
+
+    def expected_counts(self, per_user: int) -> Floats:
+        """Users expected to keep an item of each of `popularity`, when at most `per_user` of a user's are kept."""
+        held, searches = self.activity
+        holding = -np.expm1(-searches[:, None] * self.popularity[0])
+        counts: Floats = self.users * (holding * np.minimum(1, per_user / held)[:, None]).mean(0)
         return counts
 
     def expected_published(self, per_user: int, scale: float, threshold: int, first_threshold: int = 1) -> float:
-        """Items expected to pass, with every count taken at its expectation."""
-        counts = np.rint(self.expected_counts(per_user))
-        counts = counts[counts >= first_threshold]
+        """Items expected to pass. How many keep an item varies from log to log like a normal number of that mean."""
+        weights = np.exp(-(_DEVIATIONS**2) / 2)
+        means = self.expected_counts(per_user)[:, None]
+        counts = np.rint(means + np.sqrt(means) * _DEVIATIONS)
         gap = threshold - counts
         p = exp(-1 / scale)
         passing = np.where(
             gap >= 0, np.exp(-np.abs(gap) / scale) / (1 + p), 1 - np.exp(-(1 + np.abs(gap)) / scale) / (1 + p)
         )
-        return float(passing.sum())
+        passing[counts < first_threshold] = 0.0
+        return float((passing @ (weights / weights.sum())) @ self.popularity[1])
 
 
 def best_per_user(

@@ -94,15 +94,15 @@ def _about(sigma: float, epsilon: float) -> float:
 
 def crossing_probability(threshold: float, variances: Sequence[Fraction]) -> float:
     """Σ_r P(N(0, v_r) ≥ threshold), rounded up: how likely noise alone reaches a threshold at one of many looks."""
-    largest = threshold / sqrt(float(min(variances)))
-    if largest > 200:  # below any δ a float can hold, for the smallest variances; they add nothing
-        variances = [variance for variance in variances if threshold / sqrt(float(variance)) <= 200]
-        largest = 200.0
-    intervals = normal.context(_bits_for(largest))
+    nearest = threshold / sqrt(float(max(variances)))
+    intervals = normal.context(_bits_for(sqrt(nearest**2 + 100)))
     total = intervals.mpf(0)
     for variance in variances:
-        deviation = intervals.sqrt(normal.exactly(intervals, variance))
-        total += normal.upper_tail(intervals, intervals.mpf(threshold) / deviation)
+        distance = intervals.mpf(threshold) / intervals.sqrt(normal.exactly(intervals, variance))
+        if threshold**2 > (nearest**2 + 100) * float(variance):
+            total += intervals.exp(-distance * distance / 2)  # a bound: a tail so far out adds nothing that counts
+        else:
+            total += normal.upper_tail(intervals, distance)
     return nextafter(float(total.b), inf)
 
 

@@ -23,7 +23,7 @@ METHODS = {
 }
 
 
-DEFAULT_METHOD = "zealous"
+DEFAULT_METHOD = "weighted"
 
 
 def method_named(name: str) -> "type[Mechanism]":

@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from math import exp, isqrt, sqrt
+from math import exp, sqrt
 from typing import Annotated, Any, ClassVar, Literal
 
 import ibis
@@ -35,15 +35,17 @@ from searchveil.privacy.noise import Integers, Source
 from searchveil.progress import Progress
 from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Published
 from searchveil.publish.parameters import Declared, Delta, Epsilon, ItemKind, NeighboursKind, Pool
-from searchveil.publish.plan import Plan, Settings, WeightSelection, given
+from searchveil.publish.plan import Counted, Plan, Settings, WeightSelection, given
 from searchveil.publish.priorities import ONE, Policy, policy_named
 from searchveil.publish.rounds import MOST_ITEMS, UNIT, Holdings, Named, select
 
-Counts = Literal["users", "score", "none"]
+Counts = Literal["users", "searches", "score", "none"]
 
 NOISE_SHARE = 0.7  # of δ, for the noise; the rest is for items that one user alone holds
-COUNTED_ITEMS = 30  # a user's count vector is scaled to the length of so many ones
-COUNT_UNIT = 1 << 8  # a count of one, in the integers that are added up
+COUNTED_ITEMS = 30  # a user's vector of items is scaled to the length of so many ones
+COUNTED_SEARCHES = 120  # and that of searches to the length of so many ones
+SEARCHES_OF_AN_ITEM = 10  # more searches of one user for one item count as so many
+COUNT_UNIT = 1 << 12  # a count of one, in the integers that are added up
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,9 +73,9 @@ class WeightedSettings(Settings):
 class Weighted(Mechanism[WeightedSettings]):
     """Name the items that many users share, by rounds that move everybody's weight to where it still decides.
 
-    `counts` are how many users hold each named item, measured with `count_share` of the budget; "score" publishes the
-    noisy weight that named an item instead, which costs nothing, and "none" the items alone. With a `pool`, only its
-    items can be named; the pool is public, so no δ is needed for items of one user.
+    `counts` are how many users hold each named item, or how often it was searched, measured with `count_share` of the
+    budget; "score" publishes the noisy weight that named an item instead, which costs nothing, and "none" the items
+    alone. With a `pool`, only its items can be named; the pool is public, so no δ is needed for items of one user.
     """
 
     method: ClassVar[str] = "weighted"
@@ -85,7 +87,7 @@ class Weighted(Mechanism[WeightedSettings]):
     item: ItemKind = QUERY
     counts: Annotated[Counts, Declared("What is published beside the items.")] = "users"
     count_share: Annotated[
-        float | None, Declared("The part of the budget that counts take.", above=0, below=1, example=0.2)
+        float | None, Declared("The part of the budget that counts take.", above=0, below=1, example=0.15)
     ] = None
     candidates_per_user: Annotated[int, Declared("Items of a user that may be named.", least=1, most=MOST_ITEMS)] = 200
     neighbours: NeighboursKind = "add-remove"
@@ -98,15 +100,23 @@ class Weighted(Mechanism[WeightedSettings]):
         if self.counts != "users" and self.count_share == 0:  # what it is set to below: a copy is made with it
             object.__setattr__(self, "count_share", None)
         super().__post_init__()
-        if self.counts != "users" and self.count_share is not None:
+        measured = self.counts in ("users", "searches")
+        if not measured and self.count_share is not None:
             raise InputError(
                 setting("counts", self.counts) + " measures no counts",
                 parameter="count_share",
                 value=self.count_share,
                 instead="leave out " + setting("count_share"),
             )
+        if self.counts == "searches" and str(self.item) == "keyword":
+            raise InputError(
+                setting("counts", self.counts) + " is not for keywords",
+                parameter="counts",
+                value=self.counts,
+                instead="take " + setting("counts", "users"),
+            )
         if self.count_share is None:
-            object.__setattr__(self, "count_share", 0.2 if self.counts == "users" else 0.0)
+            object.__setattr__(self, "count_share", 0.15 if measured else 0.0)
         if self.pool is not None and str(self.item) != "query":
             raise InputError(
                 f"a pool holds queries, not items of kind {self.item}",
@@ -138,7 +148,8 @@ class Weighted(Mechanism[WeightedSettings]):
             mu=calibration.mu,
             mu_delta=calibration.mu_delta(self.neighbours),
         )
-        return Plan(self.method, str(self.item), settings, guarantee)
+        counted: Counted = "occurrences" if self.counts == "searches" else "users"
+        return Plan(self.method, str(self.item), settings, guarantee, counts=counted)
 
     @cached_property
     def _calibration(self) -> "Calibration":
@@ -169,12 +180,17 @@ class Weighted(Mechanism[WeightedSettings]):
             source=source,
         )
         published = texts.take(named.items)
-        if self.counts == "users":
-            progress("counting users")
-            counts = _noisy_counts(holdings, named, account, 1 - calibration.set_share, source)
-            published = published.append_column("count", pa.array(counts))
-        elif self.counts == "score":
+        if self.counts == "score":
             published = published.append_column("score", pa.array(named.scores / (UNIT * ONE)))
+        elif self.counts != "none":
+            progress(f"counting {self.counts}")
+            contributed = (
+                _contributed_items(holdings, named)
+                if self.counts == "users"
+                else _contributed_searches(log, item, published)
+            )
+            counts = contributed.measured(len(named.items), account, 1 - calibration.set_share, source)
+            published = published.append_column("count", pa.array(counts))
         return Published({"data": _in_order(published, item.columns)})
 
 
@@ -289,25 +305,63 @@ def _lists(holders: Any) -> tuple[npt.NDArray[np.int32], Integers]:
     return lists.flatten().to_numpy(zero_copy_only=False).astype(np.int32, copy=False), degrees
 
 
-def _noisy_counts(
-    holdings: Holdings, named: Named, account: GaussianAccount, share: Fraction, source: Source
-) -> Integers:
-    """How many users hold each named item. A user of more than COUNTED_ITEMS of them counts less than once for each."""
-    chosen = np.zeros(len(holdings.degrees), np.bool_)
-    chosen[named.items] = True
-    held = holdings.only(chosen)
-    numbers = np.bincount(held.users) if len(held.users) else np.zeros(0, np.int64)
-    squared_length = COUNTED_ITEMS * COUNT_UNIT * COUNT_UNIT
-    most = int(numbers.max(initial=0))
-    parts = [COUNT_UNIT if n <= COUNTED_ITEMS else isqrt(squared_length // n) for n in range(most + 1)]
-    if max(n * part * part for n, part in enumerate(parts)) > squared_length:
-        raise AssertionError("a user's counts are longer than the noise is for")
-    totals = held.totals(np.array(parts)[numbers[held.users]])
-    noisy = account.measure(totals, squared_length=squared_length, share=share, source=source)
-    in_place = np.zeros(len(chosen), np.int64)
-    in_place[chosen] = np.maximum(1, np.rint(noisy / COUNT_UNIT).astype(np.int64))
-    counts: Integers = in_place[named.items]
-    return counts
+@dataclass(frozen=True)
+class Contributions:
+    """What users add to the counts of named items: whole numbers, a user's vector scaled down where it is too long."""
+
+    users: npt.NDArray[np.int32]
+    places: Integers  # among the named items
+    amounts: Integers  # at least 1
+    most: int  # of a user's Σ amount², before and after scaling
+
+    def measured(self, size: int, account: GaussianAccount, share: Fraction, source: Source) -> Integers:
+        """Noisy counts, at least 1: that an item was named is known already."""
+        totals = np.bincount(self.places, weights=self.amounts * self.scales[self.users], minlength=size)
+        squared_length = self.most * COUNT_UNIT * COUNT_UNIT
+        noisy = account.measure(totals.astype(np.int64), squared_length=squared_length, share=share, source=source)
+        counts: Integers = np.maximum(1, np.rint(noisy / COUNT_UNIT).astype(np.int64))
+        return counts
+
+    @cached_property
+    def scales(self) -> Integers:
+        """What an amount of one of each user is worth: COUNT_UNIT, or ⌊√(most·COUNT_UNIT²/Σ amount²)⌋ where less."""
+        squares = np.bincount(self.users, weights=self.amounts * self.amounts).astype(np.int64)
+        longest = self.most * COUNT_UNIT * COUNT_UNIT
+        scales = np.minimum(COUNT_UNIT, np.sqrt(longest / np.maximum(squares, 1)).astype(np.int64))
+        scales -= scales * scales * squares > longest  # where the root was rounded up
+        if np.any(scales * scales * squares > longest):
+            raise AssertionError("a user's counts are longer than the noise is for")
+        return scales
+
+
+def _contributed_items(holdings: Holdings, named: Named) -> Contributions:
+    """Each of a user's named items once."""
+    place = np.full(len(holdings.degrees), -1)
+    place[named.items] = np.arange(len(named.items))
+    held = holdings.only(place >= 0)
+    places = np.repeat(place[place >= 0], held.degrees)
+    return Contributions(held.users, places, np.ones(len(places), np.int64), COUNTED_ITEMS)
+
+
+def _contributed_searches(log: SearchLog, item: Item, named: pa.Table) -> Contributions:
+    """How often each user searched each named item, up to SEARCHES_OF_AN_ITEM times."""
+    engine, columns = log.engine, list(item.columns)
+    timed = str(item) == "query" and "time" in log.table.columns
+    rows = log.table.select("user", "query", "time") if timed else item.held(log)
+    # Only the spellings of named items are looked up: normalising every row would cost more than all the rest.
+    typed = rows.select(*columns).distinct()
+    spelled = item.finish(typed.mutate(**{f"_typed_{name}": typed[name] for name in columns}), log.normalization)
+    placed = engine.load(named.append_column("_place", pa.array(np.arange(named.num_rows))))
+    spelled = engine.stage(spelled.join(placed, columns).select("_place", *(f"_typed_{name}" for name in columns)))
+    found = rows.join(spelled, [rows[name] == spelled[f"_typed_{name}"] for name in columns])
+    # Rows of one time are one search with several clicks; those of unknown time are one more.
+    searches = found["time"].nunique() + found["time"].isnull().any().cast("int64") if timed else found.count()
+    amount = ibis.least(searches, SEARCHES_OF_AN_ITEM).cast("int64")
+    counted = engine.stage(found.group_by(["_place", "user"]).agg(_amount=amount))
+    users = engine.number(counted.select("user").distinct(), "_holder", ["user"])
+    fetched = engine.fetch(counted.join(users, "user").select("_place", "_holder", "_amount"))
+    holders, places, amounts = (fetched[name].to_numpy() for name in ("_holder", "_place", "_amount"))
+    return Contributions(holders.astype(np.int32), places, amounts, COUNTED_SEARCHES)
 
 
 def _in_order(published: pa.Table, columns: tuple[str, ...]) -> pa.Table:
