@@ -29,12 +29,14 @@ from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Publishe
 from searchveil.publish.plan import Plan, Settings, WeightSelection, given
 from searchveil.publish.priorities import ONE, Policy, policy_named
 from searchveil.publish.rounds import UNIT, Holdings, Named, select
+from searchveil.publish.rounds_in_engine import HeldInEngine
 
 Counts = Literal["users", "score", "none"]
 
 NOISE_SHARE = 0.7  # of δ, for the noise; the rest is for items that one user alone holds
 COUNTED_ITEMS = 30  # a user's count vector is scaled to the length of so many ones
 COUNT_UNIT = 1 << 8  # a count of one, in the integers that are added up
+SQUARED_COUNTS = COUNTED_ITEMS * COUNT_UNIT * COUNT_UNIT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,17 +135,12 @@ class Weighted(Mechanism[WeightedSettings]):
 
     def publish(self, log: SearchLog, plan: Plan[WeightedSettings], source: Source, progress: Progress) -> Published:
         item, calibration = item_named(self.item), self._calibration
-        progress("gathering who holds what")
-        texts, holdings = _gather(log, item, self.pool)
-        progress(f"keeping up to {self.candidates_per_user} items of each user")
-        holdings = holdings.bounded(self.candidates_per_user, source)
-        if self.pool is None:  # an item that nobody keeps must never be named
-            kept = holdings.degrees > 0
-            texts, holdings = texts.filter(pa.array(kept)), holdings.only(kept)
+        progress(f"gathering who holds what, up to {self.candidates_per_user} items of each user")
+        where = HeldHere if log.engine.in_process else HeldInEngine
+        held = where.of(log, item, self.pool, self.candidates_per_user, source)
         progress(f"{calibration.policy.rounds} rounds of noisy weights")
         account = GaussianAccount(calibration.account_sigma, self.neighbours)
-        named = select(
-            holdings,
+        named = held.select(
             policy=calibration.policy,
             threshold=calibration.threshold,
             sigma=calibration.set_sigma,
@@ -151,10 +148,13 @@ class Weighted(Mechanism[WeightedSettings]):
             share=calibration.set_share,
             source=source,
         )
-        published = texts.take(named.items)
+        published = held.texts(named)
         if self.counts == "users":
             progress("counting users")
-            counts = _noisy_counts(holdings, named, account, 1 - calibration.set_share, source)
+            totals = held.totals(named, _count_parts(min(self.candidates_per_user, len(named.items))))
+            share = 1 - calibration.set_share
+            noisy = account.measure(totals, squared_length=SQUARED_COUNTS, share=share, source=source)
+            counts = np.maximum(1, np.rint(noisy / COUNT_UNIT).astype(np.int64))
             published = published.append_column("count", pa.array(counts))
         elif self.counts == "score":
             published = published.append_column("score", pa.array(named.scores / (UNIT * ONE)))
@@ -197,6 +197,41 @@ class Calibration:
             crossing = (asked.delta - for_noise) / (times * asked.candidates_per_user) * (1 - 1e-12)
         threshold = crossing_threshold(crossing, [variance * part for part in policy.variances])
         return cls(policy, account_sigma, set_share, variance, threshold)
+
+
+@dataclass(frozen=True)
+class HeldHere:
+    """Who holds what, in this process. `HeldInEngine` is the same for an engine that works elsewhere."""
+
+    items: pa.Table
+    holdings: Holdings
+
+    @classmethod
+    def of(
+        cls, log: SearchLog, item: Item, pool: QueryPool | None, candidates_per_user: int, source: Source
+    ) -> "HeldHere":
+        texts, holdings = _gather(log, item, pool)
+        holdings = holdings.bounded(candidates_per_user, source)
+        if pool is None:  # an item that nobody keeps must never be named
+            kept = holdings.degrees > 0
+            texts, holdings = texts.filter(pa.array(kept)), holdings.only(kept)
+        return cls(texts, holdings)
+
+    def select(self, **known: Any) -> Named:
+        return select(self.holdings, **known)
+
+    def texts(self, named: Named) -> pa.Table:
+        return self.items.take(named.items)
+
+    def totals(self, named: Named, parts: Integers) -> Integers:
+        """What each named item's holders add up to, where a user of n of them gives parts[n] to each."""
+        chosen = np.zeros(len(self.holdings.degrees), np.bool_)
+        chosen[named.items] = True
+        held = self.holdings.only(chosen)
+        in_place = np.zeros(len(chosen), np.int64)
+        in_place[chosen] = held.totals(parts[np.bincount(held.users)[held.users]])
+        totals: Integers = in_place[named.items]
+        return totals
 
 
 def _gather(log: SearchLog, item: Item, pool: QueryPool | None) -> tuple[pa.Table, Holdings]:
@@ -249,25 +284,12 @@ def _lists(holders: Any) -> tuple[npt.NDArray[np.int32], Integers]:
     return lists.flatten().to_numpy(zero_copy_only=False).astype(np.int32, copy=False), degrees
 
 
-def _noisy_counts(
-    holdings: Holdings, named: Named, account: GaussianAccount, share: Fraction, source: Source
-) -> Integers:
-    """How many users hold each named item. A user of more than COUNTED_ITEMS of them counts less than once for each."""
-    chosen = np.zeros(len(holdings.degrees), np.bool_)
-    chosen[named.items] = True
-    held = holdings.only(chosen)
-    numbers = np.bincount(held.users) if len(held.users) else np.zeros(0, np.int64)
-    squared_length = COUNTED_ITEMS * COUNT_UNIT * COUNT_UNIT
-    most = int(numbers.max(initial=0))
-    parts = [COUNT_UNIT if n <= COUNTED_ITEMS else isqrt(squared_length // n) for n in range(most + 1)]
-    if max(n * part * part for n, part in enumerate(parts)) > squared_length:
+def _count_parts(most: int) -> Integers:
+    """For n = 0 … most, what a user of n named items adds to the count of each: one, or less beyond COUNTED_ITEMS."""
+    parts = [COUNT_UNIT if n <= COUNTED_ITEMS else isqrt(SQUARED_COUNTS // n) for n in range(most + 1)]
+    if max(n * part * part for n, part in enumerate(parts)) > SQUARED_COUNTS:
         raise AssertionError("a user's counts are longer than the noise is for")
-    totals = held.totals(np.array(parts)[numbers[held.users]])
-    noisy = account.measure(totals, squared_length=squared_length, share=share, source=source)
-    in_place = np.zeros(len(chosen), np.int64)
-    in_place[chosen] = np.maximum(1, np.rint(noisy / COUNT_UNIT).astype(np.int64))
-    counts: Integers = in_place[named.items]
-    return counts
+    return np.array(parts, np.int64)
 
 
 def _in_order(published: pa.Table, columns: tuple[str, ...]) -> pa.Table:
