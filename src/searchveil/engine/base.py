@@ -39,9 +39,9 @@ class Engine(ABC):
 
     @abstractmethod
     def number(self, table: ir.Table, name: str, by: Sequence[str]) -> ir.Table:
-        """Give each row a number of its own, not below 0, and keep the table. No two rows may agree in the columns `by`.
+        """Give each row a number of its own, not below 0, and keep the table.
 
-        The numbers are the same if an engine computes the table again.
+        No two rows may agree in the columns `by`. The numbers are the same if an engine computes the table again.
         """
 
     def map(self, table: ir.Table, function: Callable[[pa.Table], pa.Table], types: Mapping[str, str]) -> ir.Table:

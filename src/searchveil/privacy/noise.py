@@ -369,7 +369,7 @@ class RoundedGaussian:
         low[undecided] = 0.0
         drawn: Integers = low.astype(np.int64)
         for i in undecided:
-            drawn[i] = self._decide(int(words[i]), more(i))
+            drawn[i] = self._decide(int(words[i]), more(int(i)))
         return drawn
 
     def _decide(self, word: int, source: Source) -> int:

@@ -10,7 +10,6 @@ from fractions import Fraction
 
 import ibis
 import ibis.expr.types as ir
-import numpy as np
 import pyarrow as pa
 
 from searchveil.engine import Engine
@@ -98,10 +97,11 @@ class HeldInEngine:
 
     def totals(self, named: Named, parts: Integers) -> Integers:
         """What each named item's holders add up to, where a user of n of them gives parts[n] to each."""
-        items = self.engine.load(pa.table({"id": named.items}))
+        items = self.engine.load(pa.table({"id": pa.array(named.items)}))
         held = self.pairs.semi_join(items, "id")
         counted = held.mutate(n=held.count().over(ibis.window(group_by="holder")))
-        given = counted.join(self.engine.load(pa.table({"n": np.arange(len(parts)), "part": parts})), "n")
+        table = pa.table({"n": pa.array(range(len(parts)), pa.int64()), "part": pa.array(parts)})
+        given = counted.join(self.engine.load(table), "n")
         sums = given.group_by("id").agg(total=given["part"].sum())
         both = items.left_join(sums, "id")
         summed = self.engine.fetch(both.select("id", total=both["total"].fill_null(0).cast("int64"))).sort_by("id")
@@ -127,4 +127,5 @@ class Step:
         if longest.max(initial=0) > UNIT * UNIT:
             raise AssertionError("a user's weights are longer than the noise is for")
         now = self.rule.after(self.done, total, weight + self.noise.of_each(ids, Streams(self.key)))
-        return pa.table({"id": ids, "total": now.totals, "priority": now.priorities, "reached": now.reached})
+        columns = (ids, now.totals, now.priorities, now.reached)
+        return pa.table([pa.array(column) for column in columns], names=list(STANDING))
