@@ -24,7 +24,7 @@ from searchveil.log import SearchLog
 from searchveil.privacy.gaussian import GaussianAccount
 from searchveil.privacy.noise import RoundedGaussian, Source, Streams
 from searchveil.publish.priorities import LARGEST, ONE, ByFormula, policy_named
-from searchveil.publish.rounds import UNIT, Holdings, Rule, _weights
+from searchveil.publish.rounds import UNIT, Holdings, Rule, total_weights
 from searchveil.publish.rounds_in_engine import STANDING, HeldInEngine, Step
 from searchveil.publish.weighted import HeldHere, Weighted, _count_parts
 
@@ -62,6 +62,10 @@ def elsewhere() -> Iterator[Elsewhere]:
     engine = Elsewhere()
     yield engine
     engine.close()
+
+
+def table(**columns: Any) -> pa.Table:
+    return pa.table({f"_{name}" if name in ("id", "holder") else name: pa.array(c) for name, c in columns.items()})
 
 
 def zipf(engine: Engine, users: int = 300) -> SearchLog:
@@ -160,10 +164,10 @@ def test_nothing_but_named_items_is_fetched(elsewhere: Elsewhere) -> None:
 
 def test_a_user_keeps_so_many_items(elsewhere: Elsewhere) -> None:
     held = HeldInEngine.of(zipf(elsewhere), QUERY, None, 2, keyed(b"4"))
-    numbers = elsewhere.fetch(held.pairs.group_by("holder").agg(n=held.pairs.count()))["n"].to_pylist()
-    assert max(numbers) == 2
+    numbers = elsewhere.fetch(held.pairs.group_by("_holder").agg(n=held.pairs.count()))["n"].to_numpy()
+    assert numbers.max() == 2
     items = elsewhere.fetch(held.items).num_rows
-    assert items == elsewhere.fetch(held.pairs.select("id").distinct()).num_rows  # what nobody keeps is no item
+    assert items == elsewhere.fetch(held.pairs.select("_id").distinct()).num_rows  # what nobody keeps is no item
 
 
 def test_weights_are_those_of_one_process(elsewhere: Elsewhere) -> None:
@@ -172,12 +176,12 @@ def test_weights_are_those_of_one_process(elsewhere: Elsewhere) -> None:
     held = [random.choice(60, random.integers(1, 60), replace=False) for _ in range(80)]
     priorities = random.integers(1, LARGEST + 1, 80)
     holdings = Holdings(np.concatenate(held).astype(np.int32), np.array([len(users) for users in held]))
-    pairs = pa.table({"holder": np.concatenate(held), "id": np.repeat(np.arange(80), holdings.degrees)})
-    active = pa.table({"id": np.arange(80), "total": np.zeros(80, np.int64), "priority": priorities})
+    pairs = table(holder=np.concatenate(held), id=np.repeat(np.arange(80), holdings.degrees))
+    active = table(id=np.arange(80), total=np.zeros(80, np.int64), priority=priorities)
     tables = HeldInEngine(elsewhere, elsewhere.load(active), elsewhere.load(pairs))
-    weighed = elsewhere.fetch(tables.weighed(elsewhere.load(active))).sort_by("id")
-    assert weighed["weight"].to_pylist() == holdings.totals(_weights(holdings, priorities)).tolist()
-    assert 0.9 * UNIT**2 < max(weighed["longest"].to_pylist()) <= UNIT**2
+    weighed = elsewhere.fetch(tables.weighed(elsewhere.load(active))).sort_by("_id")
+    assert weighed["weight"].to_pylist() == total_weights(holdings, priorities).tolist()
+    assert 0.9 * UNIT**2 < weighed["longest"].to_numpy().max() <= UNIT**2
 
 
 def step(key: bytes, done: int = 1) -> Step:
@@ -187,7 +191,7 @@ def step(key: bytes, done: int = 1) -> Step:
 
 def standing(ids: Any, longest: int = 0) -> pa.Table:
     zeros = np.zeros(len(ids), np.int64)
-    return pa.table({"id": ids, "total": zeros, "weight": zeros, "longest": np.full(len(ids), longest)})
+    return table(id=ids, total=zeros, weight=zeros, longest=np.full(len(ids), longest))
 
 
 def test_weights_that_are_too_long_end_the_round() -> None:
@@ -201,7 +205,7 @@ def test_noise_is_a_function_of_round_and_item() -> None:
     whole = step(bytes(32))(standing(ids))
     mixed = np.random.default_rng(1).permutation(ids)
     parts = [step(bytes(32))(standing(part)) for part in np.array_split(mixed, 7)]
-    assert pa.concat_tables(parts).sort_by("id").to_pylist() == whole.to_pylist()
+    assert pa.concat_tables(parts).sort_by("_id").to_pylist() == whole.to_pylist()
     other = step(bytes(31) + b"\1")(standing(ids))
     drawn, again = (table["total"].to_numpy() / 1e8 for table in (whole, other))
     # Correlations of 1,000 independent draws: beyond 4.5 standard deviations once in 10^5.
@@ -230,8 +234,8 @@ def test_draws_of_numbers_are_decided_by_more_bits_of_their_own() -> None:
 
 def test_every_item_of_a_pool_gets_noise(elsewhere: Elsewhere) -> None:
     """Also those that nobody holds, and as often as the normal tail says: a false alarm once in 10^5."""
-    items = elsewhere.load(pa.table({"id": np.arange(4000)}))
-    nobody = elsewhere.load(pa.table({"holder": pa.array([], pa.int64()), "id": pa.array([], pa.int64())}))
+    items = elsewhere.load(table(id=np.arange(4000)))
+    nobody = elsewhere.load(table(holder=np.zeros(0, np.int64), id=np.zeros(0, np.int64)))
     known = {"policy": ByFormula((ONE,), (ONE,)), "threshold": 4.0, "sigma": 4.0, "share": Fraction(1)}
     account = GaussianAccount(4.0, "add-remove")
     named = HeldInEngine(elsewhere, items, nobody).select(account=account, source=keyed(b"6"), **known)  # type: ignore[arg-type]
@@ -253,10 +257,8 @@ def test_counts_are_those_of_one_process(duckdb_engine: Engine, elsewhere: Elsew
         account = GaussianAccount(1e-3, "add-remove")
         known = {"policy": few_rounds("formula"), "threshold": 0.05, "sigma": 1e-3, "share": Fraction(1)}
         named = held.select(account=account, source=keyed(b"8"), **known)
-        texts = engine.fetch(held.items.select("id", "query")).to_pylist()
-        names = {row["id"]: row["query"] for row in texts}
-        totals = held.totals(named, parts).tolist()
-        counts.append({names[i]: n for i, n in zip(held.numbers(named).tolist(), totals, strict=True)})
+        texts = held.texts(named)["query"].to_pylist()
+        counts.append(dict(zip(texts, held.totals(named, parts).tolist(), strict=True)))
     assert len(counts[0]) > 40
     assert counts[0] == counts[1]
     assert counts[0]["q0"] < 49 * parts[1]  # the users of many give less than one
@@ -268,14 +270,14 @@ def test_counts_are_those_of_one_process(duckdb_engine: Engine, elsewhere: Elsew
 @pytest.mark.spark
 def test_what_is_lost_is_computed_again_with_the_same_numbers_and_noise(spark_engine: SparkEngine) -> None:
     texts = spark_engine.load(pa.table({"text": [f"t{i}" for i in range(500)]}))
-    numbered = spark_engine.number(texts, "id", ["text"])
-    zero = numbered["id"] * 0
+    numbered = spark_engine.number(texts, "_id", ["text"])
+    zero = numbered["_id"] * 0
     now = spark_engine.stage(
-        spark_engine.map(numbered.select("id", total=zero, weight=zero, longest=zero), step(bytes(32)), STANDING)
+        spark_engine.map(numbered.select("_id", total=zero, weight=zero, longest=zero), step(bytes(32)), STANDING)
     )
-    both = numbered.join(now, "id").select("text", "id", "total")
+    both = numbered.join(now, "_id").select("text", "_id", "total")
     before = spark_engine.fetch(both).sort_by("text")
-    assert len(set(before["id"].to_pylist())) == 500
+    assert len(set(before["_id"].to_pylist())) == 500
     for frame in spark_engine._kept[-2:]:
         assert frame.is_cached
         frame.unpersist(blocking=True)

@@ -22,7 +22,7 @@ from searchveil.privacy.noise import Integers, RoundedGaussian, Source, Streams
 from searchveil.publish.priorities import LARGEST, ONE, Policy
 from searchveil.publish.rounds import UNIT, Named, Rule
 
-STANDING = {"id": "int64", "total": "int64", "priority": "int64", "reached": "boolean"}
+STANDING = {"_id": "int64", "total": "int64", "priority": "int64", "reached": "boolean"}
 
 
 @dataclass(frozen=True)
@@ -30,8 +30,8 @@ class HeldInEngine:
     """Who holds what, as tables: `items` with a number each, and `pairs` of holder and item, a user's item once."""
 
     engine: Engine
-    items: ir.Table  # id, and the item's columns
-    pairs: ir.Table  # holder and id
+    items: ir.Table  # _id, and the item's columns
+    pairs: ir.Table  # _holder and _id
 
     @classmethod
     def of(
@@ -39,15 +39,15 @@ class HeldInEngine:
     ) -> "HeldInEngine":
         """At most so many items of each user. Without a pool, what nobody keeps is no item."""
         columns, engine = list(item.columns), log.engine
-        normal = item.not_blank(engine.stage(item.finish(item.rows(log).distinct(), log.normalization)))
+        normal = item.not_blank(engine.stage(item.finish(item.held(log).distinct(), log.normalization)))
         if pool is not None:
-            items = engine.number(pool.table(engine, log.normalization), "id", columns)
+            items = engine.number(pool.table(engine, log.normalization), "_id", columns)
             normal = normal.semi_join(items, columns)
         kept = engine.stage(keep_some(normal, columns, candidates_per_user, source.seed(), engine))
         if pool is None:
-            items = engine.number(kept.select(*columns).distinct(), "id", columns)
-        holders = engine.number(kept.select("user").distinct(), "holder", ["user"])
-        pairs = kept.join(items, columns).join(holders, "user").select("holder", "id")
+            items = engine.number(kept.select(*columns).distinct(), "_id", columns)
+        holders = engine.number(kept.select("user").distinct(), "_holder", ["user"])
+        pairs = kept.join(items, columns).join(holders, "user").select("_holder", "_id")
         return cls(engine, items, engine.stage(pairs))
 
     def select(
@@ -63,48 +63,50 @@ class HeldInEngine:
         """Run the rounds; what is named comes by the items' numbers, in their order."""
         rule, named = Rule(policy, threshold, sigma), []
         zero = ibis.literal(0, "int64")
-        active = self.items.select("id", total=zero, priority=ibis.literal(LARGEST, "int64"))
+        active = self.items.select("_id", total=zero, priority=ibis.literal(LARGEST, "int64"))
         for done, part in enumerate(policy.shares, 1):
             noise = account.spend(squared_length=UNIT * UNIT, share=share * Fraction(part, ONE))
             step = Step(rule, done, noise, bytes.fromhex(source.key()))
             now = self.engine.stage(self.engine.map(self.weighed(active), step, STANDING))
-            named.append(self.engine.fetch(now.filter(now["reached"]).select("id", "total")))
+            named.append(self.engine.fetch(now.filter(now["reached"]).select("_id", "total")))
             active = now.filter(now["priority"] > 0)
-        found = pa.concat_tables(named).sort_by("id")
-        return Named(found["id"].to_numpy(), found["total"].to_numpy())
+        found = pa.concat_tables(named).sort_by("_id")
+        return Named(found["_id"].to_numpy(), found["total"].to_numpy())
 
     def weighed(self, active: ir.Table) -> ir.Table:
         """Every active item, also those that nobody holds, with its total so far and what its holders give it now.
 
         `longest` is the largest Σw² of them.
         """
-        held = self.pairs.join(active.select("id", "priority"), "id")
-        p, user = held["priority"], ibis.window(group_by="holder")
+        held = self.pairs.join(active.select("_id", "priority"), "_id")
+        p, user = held["priority"], ibis.window(group_by="_holder")
         # One window has all of a user's rows: her weights follow from the priorities that the sum is of.
         squared = held.mutate(squares=(p * p).sum().over(user))
         # As in rounds.py: the sums are below 2^53 and so exact as floats, and so are the quotients' whole parts.
         root = squared["squares"].cast("float64").sqrt().ceil().cast("int64")
         root = root + (root * root < squared["squares"]).cast("int64")
-        given = squared.select("holder", "id", weight=(UNIT * squared["priority"]) // root)
+        given = squared.select("_holder", "_id", weight=(UNIT * squared["priority"]) // root)
         checked = given.mutate(length=(given["weight"] * given["weight"]).sum().over(user))
-        totals = checked.group_by("id").agg(weight=checked["weight"].sum(), longest=checked["length"].max())
-        both = active.left_join(totals, "id")
+        totals = checked.group_by("_id").agg(weight=checked["weight"].sum(), longest=checked["length"].max())
+        both = active.left_join(totals, "_id")
         measured = {name: both[name].fill_null(0).cast("int64") for name in ("weight", "longest")}
-        return both.select("id", "total", **measured)
+        return both.select("_id", "total", **measured)
 
-    def numbers(self, named: Named) -> Integers:
-        return named.items
+    def texts(self, named: Named) -> pa.Table:
+        """Of the named items, in the order of their numbers."""
+        chosen = self.items.semi_join(self.engine.load(pa.table({"_id": pa.array(named.items)})), "_id")
+        return self.engine.fetch(chosen).sort_by("_id").drop_columns(["_id"])
 
     def totals(self, named: Named, parts: Integers) -> Integers:
         """What each named item's holders add up to, where a user of n of them gives parts[n] to each."""
-        items = self.engine.load(pa.table({"id": pa.array(named.items)}))
-        held = self.pairs.semi_join(items, "id")
-        counted = held.mutate(n=held.count().over(ibis.window(group_by="holder")))
+        items = self.engine.load(pa.table({"_id": pa.array(named.items)}))
+        held = self.pairs.semi_join(items, "_id")
+        counted = held.mutate(n=held.count().over(ibis.window(group_by="_holder")))
         table = pa.table({"n": pa.array(range(len(parts)), pa.int64()), "part": pa.array(parts)})
         given = counted.join(self.engine.load(table), "n")
-        sums = given.group_by("id").agg(total=given["part"].sum())
-        both = items.left_join(sums, "id")
-        summed = self.engine.fetch(both.select("id", total=both["total"].fill_null(0).cast("int64"))).sort_by("id")
+        sums = given.group_by("_id").agg(total=given["part"].sum())
+        both = items.left_join(sums, "_id")
+        summed = self.engine.fetch(both.select("_id", total=both["total"].fill_null(0).cast("int64"))).sort_by("_id")
         totals: Integers = summed["total"].to_numpy()
         return totals
 
@@ -123,7 +125,7 @@ class Step:
     key: bytes = field(repr=False)
 
     def __call__(self, items: pa.Table) -> pa.Table:
-        ids, total, weight, longest = (items[name].to_numpy() for name in ("id", "total", "weight", "longest"))
+        ids, total, weight, longest = (items[name].to_numpy() for name in ("_id", "total", "weight", "longest"))
         if longest.max(initial=0) > UNIT * UNIT:
             raise AssertionError("a user's weights are longer than the noise is for")
         now = self.rule.after(self.done, total, weight + self.noise.of_each(ids, Streams(self.key)))
