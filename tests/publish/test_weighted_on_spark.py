@@ -95,7 +95,7 @@ def pool(tmp_path_factory: pytest.TempPathFactory) -> QueryPool:
     return QueryPool.from_file(folder / "queries.txt", folder / "pool.parquet")
 
 
-CASES = {
+CASES: dict[str, dict[str, Any]] = {
     "learned": {},
     "formula": {"policy": "formula"},
     "replace-one": {"neighbours": "replace-one", "counts": "none"},
@@ -253,7 +253,7 @@ def test_counts_are_those_of_one_process(duckdb_engine: Engine, elsewhere: Elsew
             "user": [f"u{u}" for u in range(50) for _ in range(u)],
             "query": [f"q{i}" for u in range(50) for i in range(u)],
         }
-        held = where.of(SearchLog(engine.load(pa.table(rows)), engine), QUERY, None, 200, keyed(b"7"))  # type: ignore[attr-defined]
+        held = where.of(SearchLog(engine.load(pa.table(rows)), engine), QUERY, None, 200, keyed(b"7"))
         account = GaussianAccount(1e-3, "add-remove")
         known = {"policy": few_rounds("formula"), "threshold": 0.05, "sigma": 1e-3, "share": Fraction(1)}
         named = held.select(account=account, source=keyed(b"8"), **known)
