@@ -87,7 +87,7 @@ def test_rounded_noise_has_the_right_distribution(variance: Fraction) -> None:
 def test_the_slow_path_agrees_with_the_fast_one() -> None:
     noise = RoundedGaussian(Fraction(10_000) ** 2)
     words = Source(KEY).words(150)
-    fast = noise._draw(words, Source(KEY))
+    fast = noise._draw(words, lambda place: Source(KEY))
     assert [noise._decide(int(word), Source(KEY)) for word in words] == fast.tolist()
 
 

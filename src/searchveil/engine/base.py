@@ -1,7 +1,7 @@
 """What an engine must be able to do beyond what ibis already makes the same everywhere."""
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any, ClassVar, NamedTuple
 
@@ -26,6 +26,7 @@ class EarlyRows(NamedTuple):
 
 class Engine(ABC):
     name: ClassVar[str]
+    in_process: ClassVar[bool]  # works inside this process: what fits there fits here
     connection: BaseBackend
 
     @abstractmethod
@@ -36,14 +37,19 @@ class Engine(ABC):
     def stage(self, table: ir.Table) -> ir.Table:
         """Compute once and keep inside the engine (spilling to disk where needed), for tables that are read again."""
 
+    @abstractmethod
     def number(self, table: ir.Table, name: str, by: Sequence[str]) -> ir.Table:
-        """Give each row a number from 0 on, and keep the table. No two rows may agree in the columns `by`.
+        """Give each row a number of its own, not below 0, and keep the table.
 
-        The numbers follow an order of these columns, so that they are the same if an engine computes the table again.
+        No two rows may agree in the columns `by`. The numbers are the same if an engine computes the table again.
         """
-        import ibis
 
-        return self.stage(table.mutate(**{name: ibis.row_number().over(ibis.window(order_by=list(by)))}))
+    def map(self, table: ir.Table, function: Callable[[pa.Table], pa.Table], types: Mapping[str, str]) -> ir.Table:
+        """What a function makes of the rows: it is called on any parts of the table, and perhaps again on the same.
+
+        It must answer the same each time, row by row, whatever part a row is in. It may be sent to other machines.
+        """
+        return self.load(function(self.fetch(table)))
 
     @abstractmethod
     def fast_hash(self, values: Sequence[ir.Value], seed: int) -> ir.IntegerColumn:

@@ -53,6 +53,7 @@ def not_a_pattern(path: str) -> str:
 
 class DuckDBEngine(Engine):
     name = "duckdb"
+    in_process = True
 
     def __init__(self, *, memory: str | None = None, threads: int | None = None) -> None:
         settings: dict[str, str | int] = dict(SETTINGS)

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import threading
 import zipfile
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -23,7 +23,7 @@ from searchveil.engine.size import memory_in_bytes
 from searchveil.errors import InputError, Text, setting
 from searchveil.scratch import Scratch
 
-NEEDED_BY_WORKERS = ("duckdb", "ibis", "numpy", "pandas", "pyarrow")
+NEEDED_BY_WORKERS = ("cryptography", "duckdb", "ibis", "mpmath", "numpy", "pandas", "pyarrow", "scipy")
 OLDEST_JAVA = 17
 GET_JAVA = "apt-get install openjdk-17-jre-headless"
 # Settings that have an option of their own, or that our results rely on.
@@ -43,6 +43,7 @@ def _is_valid_utf8(text: str) -> bool: ...  # type: ignore[empty-body]
 
 class SparkEngine(Engine):
     name = "spark"
+    in_process = False
 
     def __init__(
         self,
@@ -70,10 +71,49 @@ class SparkEngine(Engine):
         return self._view(self.session.read.parquet(*map(spark_path, paths)))
 
     def stage(self, table: ir.Table) -> ir.Table:
-        return self._view(self.keep(self._frame(table)))
+        return self._view(self._leaf(self.keep(self._frame(table))))
+
+    def _leaf(self, kept: Any) -> Any:
+        """The kept frame as one node of a plan, as Dataset.checkpoint makes it, but what is lost is computed again.
+
+        Otherwise a plan holds the plans of all tables that it was made from, and what is made in rounds takes longer
+        to plan with each of them.
+        """
+        from pyspark.sql.classic.dataframe import DataFrame
+
+        kept.count()  # now that it is computed, its size is known to what is planned next
+        spark = self.session._jvm.org.apache.spark.sql
+        rows = getattr(spark.execution, "LogicalRDD$")
+        frames = getattr(spark.classic, "Dataset$")
+        computed = kept.select("*")._jdf
+        leaf = getattr(rows, "MODULE$").fromDataset(computed.queryExecution().toRdd(), computed, False)
+        return DataFrame(getattr(frames, "MODULE$").ofRows(self.session._jsparkSession, leaf), self.session)
+
+    def number(self, table: ir.Table, name: str, by: Sequence[str]) -> ir.Table:
+        """By place in a part: which rows a part has, and their order in it, follow from the columns `by` alone."""
+        from pyspark.sql import functions
+
+        parts = int(self.session.conf.get("spark.sql.shuffle.partitions"))  # without it Spark chooses by the rows
+        frame = self._frame(table).repartition(parts, *by).sortWithinPartitions(*by)
+        numbered = frame.withColumn(name, functions.monotonically_increasing_id())
+        return self._view(self._leaf(self.keep(numbered)))
+
+    def map(self, table: ir.Table, function: Callable[[pa.Table], pa.Table], types: Mapping[str, str]) -> ir.Table:
+        from ibis.backends.pyspark.datatypes import PySparkSchema
+
+        def by_batches(batches: Iterable[pa.RecordBatch]) -> Iterable[pa.RecordBatch]:
+            for batch in batches:
+                yield from function(pa.Table.from_batches([batch])).to_batches()
+
+        # Each task of a Python worker costs a fifth of a second, however few its rows: few rows become few tasks.
+        frame = self._frame(table).hint("rebalance")
+        return self._view(frame.mapInArrow(by_batches, PySparkSchema.from_ibis(ibis.schema(types))))
 
     def keep(self, frame: Any) -> Any:
-        """Computed once, when it is first asked for, and kept in the executors' memory and on their disks."""
+        """Computed once, when it is first asked for, and kept in the executors' memory and on their disks.
+
+        Where an executor is lost, its part is computed again: a frame must be a function of what it is made from.
+        """
         self._kept.append(frame.persist())
         return frame
 
@@ -157,6 +197,8 @@ def _settings(master: str, memory: str | None, executor_memory: str | None, conf
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.sql.session.timeZone": "UTC",
+        # A small table that is kept gets few parts: what is made of it in Python workers costs by the part.
+        "spark.sql.optimizer.canChangeCachedPlanOutputPartitioning": "true",
         "spark.driver.extraJavaOptions": f"-Dlog4j2.configurationFile={quiet}",
     }
     if memory is not None:

@@ -36,13 +36,19 @@ class GaussianAccount:
         """The variance of the noise of a measurement that spends this share."""
         return self._lengths * squared_length / (share * self._squared_mu)
 
-    def measure(self, totals: Integers, *, squared_length: int, share: Fraction, source: Source) -> Integers:
-        """The totals with noise. The caller vouches that no user adds more than `squared_length` allows."""
+    def spend(self, *, squared_length: int, share: Fraction) -> RoundedGaussian:
+        """The noise of one measurement, paid for: a draw of its own for every entry, wherever the entries are.
+
+        The caller vouches that no user adds more than `squared_length` allows.
+        """
         if not 0 < share <= self._left:
             raise ValueError(f"a share of {share} was asked for and {self._left} is left: the promise would be broken")
         self._left -= share
-        noise = RoundedGaussian(self.variance(squared_length, share))
-        return totals + noise.sample(len(totals), source)
+        return RoundedGaussian(self.variance(squared_length, share))
+
+    def measure(self, totals: Integers, *, squared_length: int, share: Fraction, source: Source) -> Integers:
+        """The totals of one measurement with noise, where they are all here."""
+        return totals + self.spend(squared_length=squared_length, share=share).sample(len(totals), source)
 
 
 def delta_of(sigma: float, epsilon: float) -> float:

@@ -19,7 +19,7 @@ import numpy as np
 import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
-from cryptography.hazmat.primitives.ciphers.modes import CTR
+from cryptography.hazmat.primitives.ciphers.modes import CTR, ECB
 from scipy.special import ndtri
 
 from searchveil.privacy import normal
@@ -41,11 +41,9 @@ class Source:
     two processes would draw the same noise.
     """
 
-    def __init__(self, key: bytes | None = None) -> None:
-        key = os.urandom(32) if key is None else key
-        if len(key) != 32:  # a short one would be easy to guess, and no guarantee would hold
-            raise ValueError(f"a key has 32 bytes, not {len(key)}; leave it out for fresh noise")
-        self._stream = Cipher(AES(key), CTR(bytes(16))).encryptor()
+    def __init__(self, key: bytes | None = None, *, first_block: int = 0) -> None:
+        counter = CTR(first_block.to_bytes(16, "big"))
+        self._stream = Cipher(_cipher(os.urandom(32) if key is None else key), counter).encryptor()
         self._process = os.getpid()
 
     def _bytes(self, n: int) -> bytes:
@@ -95,6 +93,33 @@ class Source:
     def key(self) -> str:
         """A fresh 256-bit key for a keyed cryptographic hash inside an engine, in hexadecimal."""
         return f"{self.bits(256):064x}"
+
+
+def _cipher(key: bytes) -> AES:
+    if len(key) != 32:  # a short one would be easy to guess, and no guarantee would hold
+        raise ValueError(f"a key has 32 bytes, not {len(key)}; leave it out for fresh noise")
+    return AES(key)
+
+
+class Streams:
+    """An endless stream of random bits for each number: block j of number i is AES-256 of (i, j) under one key.
+
+    No two numbers share a block, so their streams are as independent as the parts of one source. A stream depends on
+    the key and its number alone: whoever draws it again, in any order and beside any others, draws the same.
+    """
+
+    def __init__(self, key: bytes) -> None:
+        self._key, self._blocks = key, Cipher(_cipher(key), ECB())
+
+    def words(self, numbers: Integers) -> Words:
+        """The first 64 bits of each stream; the numbers are not negative."""
+        blocks = np.zeros((len(numbers), 2), ">u8")
+        blocks[:, 0] = numbers
+        return np.frombuffer(self._blocks.encryptor().update(blocks.tobytes()), np.uint64)[::2]
+
+    def rest(self, number: int) -> Source:
+        """A number's stream after its first block."""
+        return Source(self._key, first_block=(number << 64) + 1)
 
 
 class Distribution(ABC):
@@ -323,14 +348,19 @@ class RoundedGaussian:
         drawn = np.empty(n, np.int64)
         for start in range(0, n, _CHUNK // 4):  # the working arrays stay in the cache
             part = drawn[start : start + _CHUNK // 4]
-            part[:] = self._draw(source.words(len(part)), source)
+            part[:] = self._draw(source.words(len(part)), lambda _: source)
         return drawn
+
+    def of_each(self, numbers: Integers, streams: Streams) -> Integers:
+        """A draw from each number's own stream; those of different numbers are independent."""
+        return self._draw(streams.words(numbers), lambda i: streams.rest(int(numbers[i])))
 
     @cached_property
     def _deviation(self) -> float:
         return float(mpmath.sqrt(mpmath.mpf(self.variance.numerator) / self.variance.denominator))
 
-    def _draw(self, words: Words, source: Source) -> Integers:
+    def _draw(self, words: Words, more: Callable[[int], Source]) -> Integers:
+        """At these first 64 bits of U each; `more` has the bits that follow those at a place."""
         exact = _quantiles()
         x = self._deviation * exact.of(words)
         slack = self._deviation * _Quantiles.ERROR
@@ -339,7 +369,7 @@ class RoundedGaussian:
         low[undecided] = 0.0
         drawn: Integers = low.astype(np.int64)
         for i in undecided:
-            drawn[i] = self._decide(int(words[i]), source)
+            drawn[i] = self._decide(int(words[i]), more(int(i)))
         return drawn
 
     def _decide(self, word: int, source: Source) -> int:

@@ -119,8 +119,38 @@ def _sums(parts: npt.NDArray[Any], degrees: Integers) -> npt.NDArray[Any]:
 
 
 @dataclass(frozen=True)
+class Rule:
+    """What the rounds make of noisy totals, and of nothing else. `threshold` and `sigma` are in units of weight."""
+
+    policy: Policy
+    threshold: float
+    sigma: float
+
+    @cached_property
+    def limit(self) -> int:
+        # Rounding each round's noise moves an item's sum by at most half of that round's evidence.
+        return ceil(Fraction(self.threshold) * UNIT * ONE + Fraction(sum(self.policy.evidence), 2))
+
+    def after(self, done: int, totals: Integers, noisy: Integers) -> "Standing":
+        """Where items stand after so many rounds, the last of which brought these noisy weights."""
+        totals = totals + self.policy.evidence[done - 1] * noisy
+        reached = totals >= self.limit
+        if done == self.policy.rounds:
+            return Standing(totals, reached, np.zeros(len(totals), np.int64))
+        priorities = self.policy.by_table(done, totals, UNIT * ONE, self.threshold, self.sigma)
+        return Standing(totals, reached, np.where(reached, 0, priorities))
+
+
+@dataclass(frozen=True)
+class Standing:
+    totals: Integers  # noisy, in units of 1/(UNIT·ONE)
+    reached: npt.NDArray[np.bool_]  # named in this round
+    priorities: Integers  # for the next round, 0 for those that are out of it
+
+
+@dataclass(frozen=True)
 class Named:
-    items: Integers  # places among the holdings' items
+    items: Integers  # places among the holdings' items, or the items' numbers in an engine
     scores: Integers  # noisy totals when they were named, in units of 1/(UNIT·ONE)
 
 
@@ -138,24 +168,20 @@ def select(
 
     `threshold` and `sigma` are in units of weight; the rounds spend `share` of the account.
     """
-    # Rounding each round's noise moves an item's sum by at most half of that round's evidence.
-    limit = ceil(Fraction(threshold) * UNIT * ONE + Fraction(sum(policy.evidence), 2))
+    rule = Rule(policy, threshold, sigma)
     items = np.arange(len(holdings.degrees))
     totals = np.zeros(len(items), np.int64)
     priorities = np.full(len(items), LARGEST, np.int64)
     named: list[tuple[Integers, Integers]] = []
-    for done, (part, evidence) in enumerate(zip(policy.shares, policy.evidence, strict=True), 1):
+    for done, part in enumerate(policy.shares, 1):
         weights = total_weights(holdings, priorities)
         spent = share * Fraction(part, ONE)
         noisy = account.measure(weights, squared_length=UNIT * UNIT, share=spent, source=source)
-        totals = totals + evidence * noisy
-        reached = totals >= limit
-        named.append((items[reached], totals[reached]))
-        if done == policy.rounds:
-            break
-        priorities = policy.by_table(done, totals, UNIT * ONE, threshold, sigma)
-        active = ~reached & (priorities > 0)
-        holdings, items, totals, priorities = holdings.only(active), items[active], totals[active], priorities[active]
+        now = rule.after(done, totals, noisy)
+        named.append((items[now.reached], now.totals[now.reached]))
+        active = now.priorities > 0
+        holdings, items = holdings.only(active), items[active]
+        totals, priorities = now.totals[active], now.priorities[active]
     return Named(*(np.concatenate(parts) for parts in zip(*named, strict=True)))
 
 

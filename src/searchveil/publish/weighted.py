@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
-from math import exp, sqrt
+from math import exp, isqrt, sqrt
 from typing import Annotated, Any, ClassVar, Literal
 
 import ibis
@@ -38,6 +38,7 @@ from searchveil.publish.parameters import Declared, Delta, Epsilon, ItemKind, Ne
 from searchveil.publish.plan import Counted, Plan, Settings, WeightSelection, given
 from searchveil.publish.priorities import ONE, Policy, policy_named
 from searchveil.publish.rounds import MOST_ITEMS, UNIT, Holdings, Named, select
+from searchveil.publish.rounds_in_engine import HeldInEngine
 
 Counts = Literal["users", "searches", "score", "none"]
 
@@ -46,6 +47,7 @@ COUNTED_ITEMS = 30  # a user's vector of items is scaled to the length of so man
 COUNTED_SEARCHES = 120  # and that of searches to the length of so many ones
 SEARCHES_OF_AN_ITEM = 10  # more searches of one user for one item count as so many
 COUNT_UNIT = 1 << 12  # a count of one, in the integers that are added up
+SQUARED_COUNTS = COUNTED_ITEMS * COUNT_UNIT * COUNT_UNIT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -161,17 +163,12 @@ class Weighted(Mechanism[WeightedSettings]):
     def publish(self, log: SearchLog, plan: Plan[WeightedSettings], source: Source, progress: Progress) -> Published:
         item, weights = item_named(self.item), plan.settings.weights
         calibration = self._calibration.with_numbers(weights.sigma, weights.threshold)
-        progress("gathering who holds what")
-        texts, holdings = _gather(log, item, self.pool)
-        progress(f"keeping up to {self.candidates_per_user} items of each user")
-        holdings = holdings.bounded(self.candidates_per_user, source)
-        if self.pool is None:  # an item that nobody keeps must never be named
-            kept = holdings.degrees > 0
-            texts, holdings = texts.filter(pa.array(kept)), holdings.only(kept)
+        progress(f"gathering who holds what, up to {self.candidates_per_user} items of each user")
+        where = HeldHere if log.engine.in_process else HeldInEngine
+        held = where.of(log, item, self.pool, self.candidates_per_user, source)
         progress(f"{calibration.policy.rounds} rounds of noisy weights")
         account = GaussianAccount(calibration.account_sigma, self.neighbours)
-        named = select(
-            holdings,
+        named = held.select(
             policy=calibration.policy,
             threshold=calibration.threshold,
             sigma=calibration.set_sigma,
@@ -179,18 +176,18 @@ class Weighted(Mechanism[WeightedSettings]):
             share=calibration.set_share,
             source=source,
         )
-        published = texts.take(named.items)
-        if self.counts == "score":
-            published = published.append_column("score", pa.array(named.scores / (UNIT * ONE)))
-        elif self.counts != "none":
-            progress(f"counting {self.counts}")
-            contributed = (
-                _contributed_items(holdings, named)
-                if self.counts == "users"
-                else _contributed_searches(log, item, published)
-            )
-            counts = contributed.measured(len(named.items), account, 1 - calibration.set_share, source)
+        published, share = held.texts(named), 1 - calibration.set_share
+        if self.counts == "users":
+            progress("counting users")
+            totals = held.totals(named, _count_parts(min(self.candidates_per_user, len(named.items))))
+            counts = measured_counts(totals, SQUARED_COUNTS, account, share, source)
             published = published.append_column("count", pa.array(counts))
+        elif self.counts == "searches":
+            progress("counting searches")
+            counts = _contributed_searches(log, item, published).measured(len(named.items), account, share, source)
+            published = published.append_column("count", pa.array(counts))
+        elif self.counts == "score":
+            published = published.append_column("score", pa.array(named.scores / (UNIT * ONE)))
         return Published({"data": _in_order(published, item.columns)})
 
 
@@ -255,6 +252,41 @@ class Calibration:
         return cls(policy, account_sigma, set_share, variance, threshold, lone * (1 + 1e-15))
 
 
+@dataclass(frozen=True)
+class HeldHere:
+    """Who holds what, in this process. `HeldInEngine` is the same for an engine that works elsewhere."""
+
+    items: pa.Table
+    holdings: Holdings
+
+    @classmethod
+    def of(
+        cls, log: SearchLog, item: Item, pool: QueryPool | None, candidates_per_user: int, source: Source
+    ) -> "HeldHere":
+        texts, holdings = _gather(log, item, pool)
+        holdings = holdings.bounded(candidates_per_user, source)
+        if pool is None:  # an item that nobody keeps must never be named
+            kept = holdings.degrees > 0
+            texts, holdings = texts.filter(pa.array(kept)), holdings.only(kept)
+        return cls(texts, holdings)
+
+    def select(self, **known: Any) -> Named:
+        return select(self.holdings, **known)
+
+    def texts(self, named: Named) -> pa.Table:
+        return self.items.take(named.items)
+
+    def totals(self, named: Named, parts: Integers) -> Integers:
+        """What each named item's holders add up to, where a user of n of them gives parts[n] to each."""
+        chosen = np.zeros(len(self.holdings.degrees), np.bool_)
+        chosen[named.items] = True
+        held = self.holdings.only(chosen)
+        in_place = np.zeros(len(chosen), np.int64)
+        in_place[chosen] = held.totals(parts[np.bincount(held.users)[held.users]])
+        totals: Integers = in_place[named.items]
+        return totals
+
+
 def _gather(log: SearchLog, item: Item, pool: QueryPool | None) -> tuple[pa.Table, Holdings]:
     """Every item, and beside it the users who hold it, each once, as small integers."""
     columns, engine = list(item.columns), log.engine
@@ -305,6 +337,23 @@ def _lists(holders: Any) -> tuple[npt.NDArray[np.int32], Integers]:
     return lists.flatten().to_numpy(zero_copy_only=False).astype(np.int32, copy=False), degrees
 
 
+def measured_counts(
+    totals: Integers, squared_length: int, account: GaussianAccount, share: Fraction, source: Source
+) -> Integers:
+    """Noisy counts, at least 1: that an item was named is known already."""
+    noisy = account.measure(totals, squared_length=squared_length, share=share, source=source)
+    counts: Integers = np.maximum(1, np.rint(noisy / COUNT_UNIT).astype(np.int64))
+    return counts
+
+
+def _count_parts(most: int) -> Integers:
+    """For n = 0 … most, what a user of n named items adds to the count of each: one, or less beyond COUNTED_ITEMS."""
+    parts = [COUNT_UNIT if n <= COUNTED_ITEMS else isqrt(SQUARED_COUNTS // n) for n in range(most + 1)]
+    if max(n * part * part for n, part in enumerate(parts)) > SQUARED_COUNTS:
+        raise AssertionError("a user's counts are longer than the noise is for")
+    return np.array(parts, np.int64)
+
+
 @dataclass(frozen=True)
 class Contributions:
     """What users add to the counts of named items: whole numbers, a user's vector scaled down where it is too long."""
@@ -318,9 +367,7 @@ class Contributions:
         """Noisy counts, at least 1: that an item was named is known already."""
         totals = np.bincount(self.places, weights=self.amounts * self.scales[self.users], minlength=size)
         squared_length = self.most * COUNT_UNIT * COUNT_UNIT
-        noisy = account.measure(totals.astype(np.int64), squared_length=squared_length, share=share, source=source)
-        counts: Integers = np.maximum(1, np.rint(noisy / COUNT_UNIT).astype(np.int64))
-        return counts
+        return measured_counts(totals.astype(np.int64), squared_length, account, share, source)
 
     @cached_property
     def scales(self) -> Integers:
@@ -332,15 +379,6 @@ class Contributions:
         if np.any(scales * scales * squares > longest):
             raise AssertionError("a user's counts are longer than the noise is for")
         return scales
-
-
-def _contributed_items(holdings: Holdings, named: Named) -> Contributions:
-    """Each of a user's named items once."""
-    place = np.full(len(holdings.degrees), -1)
-    place[named.items] = np.arange(len(named.items))
-    held = holdings.only(place >= 0)
-    places = np.repeat(place[place >= 0], held.degrees)
-    return Contributions(held.users, places, np.ones(len(places), np.int64), COUNTED_ITEMS)
 
 
 def _contributed_searches(log: SearchLog, item: Item, named: pa.Table) -> Contributions:
