@@ -39,6 +39,7 @@ lint: $(VENV)/.test-tools
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
+	$(BIN)/lint-imports
 
 test: $(VENV)/.test-tools java browser lint
 	$(BIN)/pytest -n 2 --dist loadfile

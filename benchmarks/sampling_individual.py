@@ -28,11 +28,12 @@ from scipy import sparse
 
 import searchveil as sv
 from searchveil.optimize.objectives import KL, Size
-from searchveil.optimize.program import ClickCounts, Reals, click_counts
+from searchveil.optimize.program import ClickCounts, Reals
 from searchveil.optimize.solve import relax
 from searchveil.privacy.gaussian import sigma_for
 from searchveil.privacy.noise import Source
 from searchveil.progress import silent
+from searchveil.publish.click_counts import click_counts
 from searchveil.publish.folder import write_folder
 from searchveil.publish.individual import Individual, _clicks_on
 

@@ -15,8 +15,8 @@ from searchveil.optimize.certify import for_search, limit, repair, violated
 from searchveil.optimize.highs import integer_program
 from searchveil.optimize.integers import whole_draws
 from searchveil.optimize.objectives import Size
-from searchveil.optimize.program import click_counts
 from searchveil.optimize.solve import relax
+from searchveil.publish.click_counts import click_counts
 
 
 def main() -> None:

@@ -20,7 +20,7 @@ import sys, time
 from searchveil.engine.duckdb import DuckDBEngine
 from searchveil.scratch import Scratch
 from searchveil.stopping import end_cleanly
-from searchveil.whole import keep_private
+from searchveil.atomic import keep_private
 
 end_cleanly(grace=float(sys.argv[2]))
 keep_private()

@@ -13,11 +13,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from searchveil.engine import Engine, open_engine
-from searchveil.engine.histogram import keep_some
 from searchveil.errors import InputError
 from searchveil.items import CLICK, ITEMS, KEYWORD, PAIR, QUERY, URL, Item, item_named
 from searchveil.log import SearchLog, normalize
 from searchveil.log.normalize import AS_TYPED, USUAL, Normalization
+from searchveil.privacy.contributions import bound_contributions
 
 NOON = datetime(2024, 5, 1, 12)
 ROWS: list[tuple[str, str, float, str | None]] = [
@@ -170,7 +170,7 @@ def test_no_text_is_normalised_again_for_the_second_pass(item: Item, monkeypatch
     engine = open_engine()
     try:
         log = typed([("u", "Café One", 0), ("u", "Café Two", 1), ("u", "Café Three", 2)], engine)
-        engine.fetch(keep_some(item.rows(log), item.columns, 5, 1, engine))
+        engine.fetch(bound_contributions(item.rows(log), item.columns, 5, 1, engine))
     finally:
         engine.close()
         normalize._in_engine.cache_clear()

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from searchveil.engine import Engine
-from searchveil.engine.histogram import count_users
 from searchveil.items.session import SEPARATOR, as_lists, first_sessions, subsequences
 from searchveil.log import SearchLog
 from searchveil.log.normalize import AS_TYPED, Normalization
 from searchveil.log.sessions import submissions
+from searchveil.privacy.contributions import count_users
 
 Row = tuple[str, str, int]  # user, query, seconds
 Found = Counter[tuple[str, tuple[str, ...]]]  # how often a user has a subsequence

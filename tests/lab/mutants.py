@@ -12,10 +12,10 @@ import pyarrow as pa
 
 from searchveil.engine import Engine
 from searchveil.engine.duckdb import DuckDBEngine
-from searchveil.engine.histogram import count_users, first_of_each_user, keep_some
 from searchveil.log import SearchLog
 from searchveil.log.sessions import submissions
 from searchveil.privacy import safelog
+from searchveil.privacy.contributions import bound_contributions, count_users, first_of_each_user
 from searchveil.privacy.noise import DiscreteLaplace, Geometric, Integers, Source
 from searchveil.progress import Progress
 from searchveil.publish import korolova, safelog_click, threshold, zealous
@@ -53,7 +53,7 @@ class OtherChoice(Zealous):
     choice: Choice
 
     def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Published:
-        with patch.object(zealous, "keep_some", type(self).choice):
+        with patch.object(zealous, "bound_contributions", type(self).choice):
             return super().publish(log, plan, source, progress)
 
 
@@ -77,7 +77,7 @@ def every_item(rows: ir.Table, columns: list[str], per_user: int, seed: int, eng
 
 def each_spelling(rows: ir.Table, columns: list[str], per_user: int, seed: int, engine: Engine) -> ir.Table:
     """What tells the spellings apart stays with the rows, so that no two of them are one item of a user."""
-    chosen = keep_some(rows, columns, per_user, seed, engine)
+    chosen = bound_contributions(rows, columns, per_user, seed, engine)
     return chosen.mutate(typed=chosen[columns[0]])
 
 

@@ -341,8 +341,8 @@ def test_a_heavy_user_is_expected_as_often_as_a_light_one() -> None:
 def test_the_limit_is_reached_where_one_rate_for_each_pair_stays_below(duckdb_engine: Engine) -> None:
     """The expected size is that of all holders times b; the programs' is far below, on the same pairs and b."""
     from searchveil.optimize.objectives import Size
-    from searchveil.optimize.program import click_counts
     from searchveil.optimize.solve import relax
+    from searchveil.publish.click_counts import click_counts
 
     chance = np.random.default_rng(1)
     clicks = {f"u{i}": [("news" if chance.random() < 0.7 else "maps", 1)] * chance.geometric(0.1) for i in range(400)}

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from keyed import keyed
 
 from searchveil.engine import Engine
-from searchveil.engine.histogram import count_users
 from searchveil.errors import InputError
 from searchveil.log import SearchLog
+from searchveil.privacy.contributions import count_users
 from searchveil.publish.korolova import Korolova
 
 CANDIDATES = pa.table(

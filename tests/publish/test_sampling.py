@@ -23,11 +23,12 @@ from searchveil.engine import Engine
 from searchveil.errors import BudgetRefused, InputError
 from searchveil.log import SearchLog
 from searchveil.optimize.certify import UNITS, LogOf
-from searchveil.optimize.program import ClickCounts, click_counts
+from searchveil.optimize.program import ClickCounts
 from searchveil.optimize.solution import Solution
 from searchveil.privacy.ledger import Ledger
 from searchveil.progress import silent
 from searchveil.publish import sampling
+from searchveil.publish.click_counts import click_counts
 from searchveil.publish.release import Release
 from searchveil.publish.sampling import Sampling, draw, pick_users, smallest_exposure
 

@@ -6,9 +6,9 @@ import sys
 from contextlib import suppress
 from typing import NoReturn
 
+from searchveil.atomic import keep_private, written
 from searchveil.errors import printable, was_interrupted
 from searchveil.stopping import end_cleanly, received
-from searchveil.whole import keep_private, written
 
 INTERRUPTED = 130
 GRACE = 8  # seconds for putting things away after a signal; service managers wait ten and more

@@ -10,15 +10,15 @@ import pyarrow as pa
 from ibis.backends import BaseBackend
 
 
-class Look(NamedTuple):
-    """At the first `n` rows of each user of those that count."""
+class FirstRows(NamedTuple):
+    """The first `n` of each user's rows that count."""
 
     counts: Callable[[ir.Table], ir.BooleanValue]
     n: int
 
 
 class EarlyRows(NamedTuple):
-    """The rows that some look sees, with a flag for each (early_0, early_1, …); the users of whom each sees a part."""
+    """Rows that are among some first rows, with a flag for each kind (early_0, …), and the users who have more."""
 
     rows: ir.Table
     cut_off: list[ir.Table]
@@ -70,8 +70,8 @@ class Engine(ABC):
         """Optionally drop rows that cannot be among a user's `per_user` smallest hashes; never any other."""
         return rows
 
-    def early_rows(self, rows: ir.Table, looks: Sequence[Look]) -> EarlyRows | None:
-        """For each look, the rows that count up to the time of a user's n-th.
+    def early_rows(self, rows: ir.Table, wanted: Sequence[FirstRows]) -> EarlyRows | None:
+        """Of each kind that is wanted, the rows that count up to the time of a user's n-th.
 
         None if there is no quick way. Rows without a time may be left out.
         """

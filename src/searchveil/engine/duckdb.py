@@ -10,7 +10,7 @@ import ibis
 import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
 
-from searchveil.engine.base import EarlyRows, Engine, Look
+from searchveil.engine.base import EarlyRows, Engine, FirstRows
 from searchveil.engine.builtin import builtin
 from searchveil.engine.size import memory_in_bytes
 from searchveil.errors import InputError, setting
@@ -118,18 +118,18 @@ class DuckDBEngine(Engine):
         joined = rows.join(last, "user")
         return joined.filter((joined[hashed] >> 58) <= joined["_last"]).select(*rows.columns)
 
-    def early_rows(self, rows: ir.Table, looks: Sequence[Look]) -> EarlyRows:
+    def early_rows(self, rows: ir.Table, wanted: Sequence[FirstRows]) -> EarlyRows:
         """One pass finds the time of each user's n-th row of each kind, a second keeps the rows that are not later."""
         cuts = {}
-        for i, (counts, n) in enumerate(looks):
+        for i, (counts, n) in enumerate(wanted):
             time = ibis.ifelse(counts(rows), rows["time"], ibis.null("timestamp"))
             cuts[f"cut_{i}"] = ibis.ifelse(time.count() > n, _earliest(time, n)[n - 1], ibis.null("timestamp"))
         users = rows.group_by("user").agg(**cuts)
         cut = self.stage(users.filter(ibis.or_(*(users[name].notnull() for name in cuts))))
         joined = rows.left_join(cut, "user")
         seen = {
-            f"early_{i}": look.counts(joined) & (joined[f"cut_{i}"].isnull() | (joined["time"] <= joined[f"cut_{i}"]))
-            for i, look in enumerate(looks)
+            f"early_{i}": first.counts(joined) & (joined[f"cut_{i}"].isnull() | (joined["time"] <= joined[f"cut_{i}"]))
+            for i, first in enumerate(wanted)
         }
         flagged = joined.select(*rows.columns, **seen)
         some = flagged.filter(ibis.or_(*(flagged[name] for name in seen)))

@@ -14,13 +14,13 @@ from typing import TYPE_CHECKING
 
 import ibis.expr.types as ir
 
+from searchveil.atomic import atomic_path
 from searchveil.engine import Engine
 from searchveil.engine.sql import literal
 from searchveil.errors import Blank, InputError, command, setting
 from searchveil.items.item import normalize_query
 from searchveil.log.normalize import Normalization
 from searchveil.log.readers.generic import is_user_column
-from searchveil.whole import whole
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -156,7 +156,7 @@ class QueryPool:
             distinct = f"select distinct query as \"query\" {scan} where regexp_matches(query, '[^\\s]') order by query"
             try:
                 _check_columns(connection.sql(f"{scan} limit 0").columns, source)
-                with whole(out) as partial:
+                with atomic_path(out) as partial:
                     connection.execute(f"copy ({distinct}) to {literal(partial)} (format parquet, compression zstd)")
                     if cls(partial).size == 0:
                         raise InputError(f"{source} has no query in it")

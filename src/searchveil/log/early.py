@@ -7,7 +7,7 @@ import ibis
 import ibis.expr.types as ir
 from ibis import selectors as cs
 
-from searchveil.engine import Look
+from searchveil.engine import FirstRows
 from searchveil.log.schema import SearchLog
 
 
@@ -15,14 +15,14 @@ from searchveil.log.schema import SearchLog
 class Search:
     """A way to find the first `needed` things of each user among the rows that count, in any order.
 
-    It is tried on the first few of these rows, as `look` says. `find` returns rows with `user`, with
+    It is tried on the `first` few of these rows. `find` returns rows with `user`, with
     `place`, the user's first thing being at 0, and with a boolean `settled`: true where no later row of the user could
     change the row.
     """
 
     find: Callable[[ir.Table], ir.Table]
     needed: int
-    look: Look
+    first: FirstRows
 
 
 def on_early_rows(log: SearchLog, rows: Callable[[ir.Table], ir.Table], searches: Sequence[Search]) -> list[ir.Table]:
@@ -33,11 +33,11 @@ def on_early_rows(log: SearchLog, rows: Callable[[ir.Table], ir.Table], searches
     of the whole log, user by user.
     """
     engine = log.engine
-    early = engine.early_rows(log.table, [search.look for search in searches])
+    early = engine.early_rows(log.table, [search.first for search in searches])
     if early is None:
         everything = engine.stage(rows(log.table))
         return [
-            search.find(everything.filter(search.look.counts(everything))).drop("place", "settled")
+            search.find(everything.filter(search.first.counts(everything))).drop("place", "settled")
             for search in searches
         ]
     beginnings = engine.stage(rows(early.rows))
@@ -53,7 +53,7 @@ def on_early_rows(log: SearchLog, rows: Callable[[ir.Table], ir.Table], searches
     histories = engine.stage(rows(log.table.semi_join(wanting, "user")))
     return [
         some.anti_join(wanting, "user")
-        .union(search.find(histories.filter(search.look.counts(histories))))
+        .union(search.find(histories.filter(search.first.counts(histories))))
         .drop("place", "settled")
         for some, search in zip(found, searches, strict=True)
     ]

@@ -11,10 +11,10 @@ from typing import Any
 
 import pyarrow as pa
 
+from searchveil.atomic import atomic_path
 from searchveil.errors import InputError, setting
 from searchveil.publish.folder import write_tsv
 from searchveil.publish.release import Release
-from searchveil.whole import whole
 
 LAYOUTS = ("click-graph", "orcas")
 
@@ -36,7 +36,7 @@ def export_release(folder: Path, out: Path, layout: str) -> dict[str, int]:
     files = {"orcas.tsv": orcas(clicks)} if layout == "orcas" else click_graph(clicks, tables.get("transitions"))
     record = _guarantee(release, layout)
     try:
-        with whole(out) as partial:
+        with atomic_path(out) as partial:
             partial.mkdir()
             (partial / "guarantee.json").write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", "utf-8")
             for name, table in files.items():

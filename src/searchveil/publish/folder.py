@@ -20,10 +20,10 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 import yaml
 
+from searchveil.atomic import atomic_path
 from searchveil.errors import InputError, setting
 from searchveil.publish.card import DataFile, Description, croissant, deployment, readme
 from searchveil.publish.release import Release
-from searchveil.whole import whole
 
 BATCH = 1 << 16  # rows turned into text at a time
 
@@ -78,7 +78,7 @@ def write_folder(release: Release, folder: Path, format: str = "parquet") -> Pat
     except InputError as refusal:
         raise InputError(refusal.text + _still_spent(release), parameter=refusal.parameter) from None
     try:
-        with whole(folder) as partial:
+        with atomic_path(folder) as partial:
             partial.mkdir()
             _fill(partial, release, format)
             _sync(partial)

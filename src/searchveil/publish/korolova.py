@@ -8,12 +8,12 @@ from typing import Annotated, Any, ClassVar, Literal
 import ibis.expr.types as ir
 import pyarrow as pa
 
-from searchveil.engine.histogram import count_users, first_of_each_user, keep_some
 from searchveil.errors import InputError, setting
 from searchveil.items import QUERY
 from searchveil.items.item import normalize_query
 from searchveil.log import SearchLog
 from searchveil.privacy import calibrate
+from searchveil.privacy.contributions import bound_contributions, count_users, first_of_each_user
 from searchveil.privacy.guarantee import Guarantee, Notion
 from searchveil.privacy.noise import DiscreteLaplace, Source
 from searchveil.progress import Progress
@@ -154,7 +154,9 @@ class Korolova(Mechanism[KorolovaSettings]):
 
     def _kept_queries(self, log: SearchLog, source: Source) -> ir.Table:
         if self.counting == "users":
-            chosen = keep_some(QUERY.rows(log), QUERY.columns, self.queries_per_user, source.seed(), log.engine)
+            chosen = bound_contributions(
+                QUERY.rows(log), QUERY.columns, self.queries_per_user, source.seed(), log.engine
+            )
             return QUERY.finish(chosen, log.normalization).distinct()
         # Several clicks of one submission are several rows of one time: one submission.
         timed = log.table.filter(log.table["time"].notnull()).select("user", "query", "time")

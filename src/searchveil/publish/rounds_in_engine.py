@@ -13,10 +13,10 @@ import ibis.expr.types as ir
 import pyarrow as pa
 
 from searchveil.engine import Engine
-from searchveil.engine.histogram import keep_some
 from searchveil.items import Item
 from searchveil.items.pool import QueryPool
 from searchveil.log import SearchLog
+from searchveil.privacy.contributions import bound_contributions
 from searchveil.privacy.gaussian import GaussianAccount
 from searchveil.privacy.noise import Integers, RoundedGaussian, Source, Streams
 from searchveil.publish.priorities import LARGEST, ONE, Policy
@@ -43,7 +43,7 @@ class HeldInEngine:
         if pool is not None:
             items = engine.number(pool.table(engine, log.normalization), "_id", columns)
             normal = normal.semi_join(items, columns)
-        kept = engine.stage(keep_some(normal, columns, candidates_per_user, source.seed(), engine))
+        kept = engine.stage(bound_contributions(normal, columns, candidates_per_user, source.seed(), engine))
         if pool is None:
             items = engine.number(kept.select(*columns).distinct(), "_id", columns)
         holders = engine.number(kept.select("user").distinct(), "_holder", ["user"])

@@ -9,7 +9,6 @@ import ibis
 import ibis.expr.types as ir
 import pyarrow as pa
 
-from searchveil.engine.histogram import count_users, first_of_each_user
 from searchveil.errors import Blank, InputError, setting
 from searchveil.items.item import normal_query, normalize_query
 from searchveil.items.pool import counts_with_pool
@@ -17,6 +16,7 @@ from searchveil.log import SearchLog
 from searchveil.log.personal import check_patterns, check_patterns_on, without_personal
 from searchveil.log.sessions import number_sessions, submissions
 from searchveil.privacy import calibrate, safelog
+from searchveil.privacy.contributions import count_users, first_of_each_user
 from searchveil.privacy.guarantee import Guarantee, Notion
 from searchveil.privacy.noise import DiscreteLaplace, Source
 from searchveil.privacy.rounding import at_most

@@ -9,8 +9,7 @@ from typing import Annotated, Any, ClassVar, Literal
 import ibis
 import ibis.expr.types as ir
 
-from searchveil.engine import Engine, Look
-from searchveil.engine.histogram import count_users
+from searchveil.engine import Engine, FirstRows
 from searchveil.errors import InputError, setting
 from searchveil.items.session import as_lists, first_sessions, subsequences
 from searchveil.log import SearchLog
@@ -18,6 +17,7 @@ from searchveil.log.early import Search, on_early_rows
 from searchveil.log.personal import check_patterns, check_patterns_on, normal_with_suspects, without_personal
 from searchveil.log.sessions import GAP_MINUTES, LONGEST_GAP_MINUTES, SHORTEST_GAP_MINUTES
 from searchveil.privacy import calibrate, safelog
+from searchveil.privacy.contributions import count_users
 from searchveil.privacy.guarantee import Guarantee, Notion
 from searchveil.privacy.noise import DiscreteLaplace, Source
 from searchveil.progress import Progress
@@ -201,10 +201,12 @@ class SafeLogSession(Mechanism[SafeLogSessionSettings]):
         engine, noise = log.engine, DiscreteLaplace(settings.selection.noise_scale)
         fresh = noise if self.variant == "published" else None
         progress(f"keeping the first {self.sessions_per_user} sessions of each user")
-        several = Look(_timed, 5 * self.sessions_per_user * self.queries_per_session)
+        several = FirstRows(_timed, 5 * self.sessions_per_user * self.queries_per_session)
         searches = [Search(partial(self._first_sessions, engine), self.sessions_per_user, several)]
         if self.clicks_per_user:
-            searches.append(Search(self._first_clicks, self.clicks_per_user, Look(_clicked, 3 * self.clicks_per_user)))
+            searches.append(
+                Search(self._first_clicks, self.clicks_per_user, FirstRows(_clicked, 3 * self.clicks_per_user))
+            )
         sessions, *clicks = on_early_rows(log, partial(self._prepared, log), searches)
         kept = subsequences(engine.stage(sessions), self.queries_per_session, engine)
         if self.variant == "ours":

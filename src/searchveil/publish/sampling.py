@@ -22,7 +22,7 @@ from searchveil.optimize.breach import SECONDS, Breach, for_recall, for_size
 from searchveil.optimize.certify import UNITS, Limit, LogOf, limit, quantize, repair, violated
 from searchveil.optimize.integers import drawable, whole_draws
 from searchveil.optimize.objectives import BELOW, KL, Diversity, Frequent, Objective, Size
-from searchveil.optimize.program import ClickCounts, Integers, Reals, Sampler, StagedClicks, click_counts
+from searchveil.optimize.program import ClickCounts, Integers, Reals, Sampler
 from searchveil.optimize.sensitivity import bound_effects
 from searchveil.optimize.solution import Solution
 from searchveil.optimize.solve import relax
@@ -30,6 +30,7 @@ from searchveil.privacy.guarantee import Guarantee, Notion
 from searchveil.privacy.noise import DiscreteLaplace, Source, poisson_arrivals
 from searchveil.privacy.rounding import at_most
 from searchveil.progress import Progress, silent
+from searchveil.publish.click_counts import StagedClicks, click_counts
 from searchveil.publish.individual import Individual, IndividualSettings, RoundedTo, SelectionDelta, too_little
 from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Published, unit_of
 from searchveil.publish.parameters import Candidates, Declared, NeighboursKind, Pool

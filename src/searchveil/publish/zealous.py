@@ -4,11 +4,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Annotated, Any, ClassVar, Literal
 
-from searchveil.engine.histogram import count_users, keep_some
 from searchveil.errors import Blank, InputError, setting, settings
 from searchveil.items import QUERY, item_named
 from searchveil.log import SearchLog
 from searchveil.privacy import calibrate
+from searchveil.privacy.contributions import bound_contributions, count_users
 from searchveil.privacy.guarantee import Guarantee, Notion
 from searchveil.privacy.noise import DiscreteLaplace, Source
 from searchveil.progress import Progress
@@ -180,7 +180,7 @@ class Zealous(Mechanism[ZealousSettings]):
         item, selection = item_named(self.item), plan.settings.selection
         seed = plan.settings.choice_seed
         progress(f"keeping up to {self.per_user} items of each user")
-        chosen = keep_some(
+        chosen = bound_contributions(
             item.held(log), item.columns, self.per_user, source.seed() if seed is None else seed, log.engine
         )
         kept = item.finish(chosen, log.normalization).distinct()

@@ -11,11 +11,11 @@ from typing import Any
 import pyarrow as pa
 
 from searchveil.engine import open_engine
-from searchveil.engine.histogram import count_users, first_of_each_user
 from searchveil.errors import InputError
 from searchveil.lab.estimate import epsilon_proved
 from searchveil.log import SearchLog
 from searchveil.privacy import calibrate, safelog
+from searchveil.privacy.contributions import count_users, first_of_each_user
 from searchveil.privacy.noise import DiscreteLaplace, Source
 from searchveil.privacy.rounding import at_least, at_most
 from searchveil.progress import Progress, silent

@@ -16,12 +16,12 @@ from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 
+from searchveil.atomic import write_atomically
 from searchveil.errors import InputError, setting
 from searchveil.lab.evaluate import Evaluation
 from searchveil.lab.report.charts import Chart, chart_of_scores, charts_of_counts
 from searchveil.lab.report.table import in_figures, sections
 from searchveil.publish.release import Release
-from searchveil.whole import write_whole
 
 MARK = '<meta name="generator" content="searchveil evaluate">'  # by which an earlier report is known
 LOOK = 2000  # characters in which to look for it
@@ -53,7 +53,7 @@ def check_place(path: Path, folder: Path) -> None:
 def write_report(path: Path, evaluation: Evaluation, folder: Path, *, against: str) -> Path:
     """Write the page whole or not at all; an earlier report in that place is replaced."""
     check_place(path, folder)
-    write_whole(path, report(evaluation, folder, against=against))
+    write_atomically(path, report(evaluation, folder, against=against))
     return path
 
 

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+from searchveil.atomic import write_atomically
 from searchveil.errors import InputError, setting
 from searchveil.lab.sweep.cells import Store, grid
 from searchveil.lab.sweep.charts import Chart, charts
@@ -15,7 +16,6 @@ from searchveil.lab.sweep.work import Failure, run
 from searchveil.lab.tools import check_tools
 from searchveil.log.schema import Problem
 from searchveil.progress import Progress, silent
-from searchveil.whole import write_whole
 
 __all__ = ["DemoLog", "Experiment", "Failure", "Swept", "sweep"]
 
@@ -99,4 +99,6 @@ def _write_failures(folder: Path, failures: list[Failure]) -> None:
     for old in folder.glob("*.txt"):
         old.unlink()
     for failure in failures:
-        write_whole(folder / f"{failure.cell.key}.txt", f"{failure.cell.called}\n{failure.reason}\n{failure.details}")
+        write_atomically(
+            folder / f"{failure.cell.key}.txt", f"{failure.cell.called}\n{failure.reason}\n{failure.details}"
+        )

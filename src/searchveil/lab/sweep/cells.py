@@ -8,8 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from searchveil import __version__
+from searchveil.atomic import write_atomically
 from searchveil.lab.sweep.experiment import ORIGINAL, DemoLog, Experiment, Point
-from searchveil.whole import write_whole
 
 Found = dict[str, Any]  # what was found in a cell, as JSON
 
@@ -101,7 +101,7 @@ class Store:
         return found if isinstance(found, dict) else None
 
     def write(self, key: str, found: Found) -> None:
-        write_whole(self.path(key), json.dumps(found, ensure_ascii=False))
+        write_atomically(self.path(key), json.dumps(found, ensure_ascii=False))
 
     def missing(self, cells: Sequence[Cell]) -> list[Cell]:
         """Those to be done. Two tables may ask for the same under two labels: once is enough."""

@@ -8,9 +8,9 @@ from pathlib import Path
 from statistics import fmean
 from typing import Any
 
+from searchveil.atomic import write_atomically
 from searchveil.lab.sweep.experiment import ORIGINAL, PLANNED, ChartSpec, Experiment
 from searchveil.lab.sweep.results import SWEPT, Results, Row
-from searchveil.whole import write_whole
 
 WIDTH, HEIGHT = 360, 240
 IN_WORDS = {"guarantee_epsilon": "ε of the guarantee", "guarantee_delta": "δ of the guarantee", "at": "top"}
@@ -82,7 +82,7 @@ class Chart:
         import vl_convert
 
         path = folder / f"{self.spec.file}.svg"
-        write_whole(path, vl_convert.vegalite_to_svg(_drawn(self.spec, self.marks).to_dict()))
+        write_atomically(path, vl_convert.vegalite_to_svg(_drawn(self.spec, self.marks).to_dict()))
         return path
 
 

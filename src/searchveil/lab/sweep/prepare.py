@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from searchveil.atomic import atomic_path
 from searchveil.engine.duckdb import DuckDBEngine
 from searchveil.errors import InputError
 from searchveil.items import CLICK, PAIR, QUERY, Item
@@ -18,7 +19,6 @@ from searchveil.log.readers.source import find_sources
 from searchveil.log.schema import Problem
 from searchveil.progress import Progress
 from searchveil.scratch import Scratch
-from searchveil.whole import whole
 
 PUBLIC_ITEMS = {"pool": QUERY, "candidates": CLICK, "transition_candidates": PAIR}
 PUBLIC_USERS = 2  # of the other demo log who must share something before it is public knowledge
@@ -114,7 +114,7 @@ def _write_public(item: Item, demo: Path, path: Path, engine: DuckDBEngine) -> N
     held, columns = item.of(read_log(demo, engine=engine)), list(item.columns)
     shared = held.group_by(columns).agg(_users=held.count())
     shared = shared.filter(shared["_users"] >= PUBLIC_USERS)
-    with whole(path) as partial:
+    with atomic_path(path) as partial:
         engine.connection.to_parquet(shared.select(*columns).order_by(columns), partial)
 
 

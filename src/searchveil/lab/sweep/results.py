@@ -10,10 +10,10 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from searchveil.atomic import atomic_path
 from searchveil.lab.sweep.cells import Cell, Found, shown
 from searchveil.lab.sweep.experiment import COLUMNS, OF_A_RELEASE, ORIGINAL, PLANNED, Experiment
 from searchveil.lab.sweep.work import Failure
-from searchveil.whole import whole
 
 Row = dict[str, Any]
 SWEPT = "_swept"  # which parameters differ within the cell's table: for charts, not a column
@@ -47,7 +47,7 @@ class Results:
         return cls(rows + [_failed(failure) for failure in failures])
 
     def write(self, path: Path) -> Path:
-        with whole(path) as partial:
+        with atomic_path(path) as partial:
             pq.write_table(self.table(), partial, compression="zstd")
         return path
 

@@ -26,6 +26,7 @@ from typing import Any
 
 import numpy as np
 
+from searchveil.atomic import keep_private
 from searchveil.engine.duckdb import DuckDBEngine
 from searchveil.errors import SearchveilError, in_toml
 from searchveil.lab.applications import application_named
@@ -41,7 +42,6 @@ from searchveil.publish.parameters import as_value, parameters_of
 from searchveil.publish.release import Release
 from searchveil.scratch import remove_dead
 from searchveil.stopping import held_back
-from searchveil.whole import keep_private
 
 
 @dataclass(frozen=True)

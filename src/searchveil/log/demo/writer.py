@@ -15,9 +15,9 @@ import pyarrow as pa
 import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
+from searchveil.atomic import atomic_path
 from searchveil.errors import InputError
 from searchveil.log.demo.chunk import SCHEMA, USERS_PER_CHUNK, Chunk, make_chunk
-from searchveil.whole import whole
 
 AOL_HEADER = b"AnonID\tQuery\tQueryTime\tItemRank\tClickURL\n"
 _WORKERS = 2  # numpy and pyarrow do the work outside the interpreter's lock, so threads suffice
@@ -51,7 +51,7 @@ def write_demo(
     if not path.parent.is_dir():
         raise InputError(f"cannot write {path}: there is no folder {path.parent}")
     rows = submissions = clicks = planted = done = 0
-    with _complaining(path), whole(path) as partial, sink(partial) as write:
+    with _complaining(path), atomic_path(path) as partial, sink(partial) as write:
         for chunk in _chunks_in_order(users, seed):
             write(chunk.table)
             rows += chunk.table.num_rows

@@ -48,14 +48,14 @@ _NOT_IN_A_HEADER = re.compile("[\0\r\ud800-\udfff]")  # surrogates: what is not 
 
 
 def match_columns(
-    present: Sequence[str], told: Mapping[str, str], where: str, *, may_be_a_row: bool = False
+    present: Sequence[str], given: Mapping[str, str], where: str, *, may_be_a_row: bool = False
 ) -> dict[str, str]:
     """Our names -> the file's, as told and otherwise as guessed; an error shows what to type.
 
     Names that may be the values of somebody's row are not shown.
     """
     names = _first_line(present) if may_be_a_row else Text.of(", ".join(present))
-    for ours, theirs in told.items():
+    for ours, theirs in given.items():
         if ours not in COLUMNS:
             raise InputError(
                 setting("columns", {ours: theirs}) + f": '{ours}' is not one of {', '.join(COLUMNS)}",
@@ -69,8 +69,8 @@ def match_columns(
                 value=theirs,
                 instead="it has " + names,
             )
-    matched = dict(told)
-    free = {_plain(name): name for name in reversed(present) if name not in told.values()}
+    matched = dict(given)
+    free = {_plain(name): name for name in reversed(present) if name not in given.values()}
     for ours, usual in USUAL_NAMES.items():
         guess = next((free[name] for name in usual if name in free), None)
         if ours not in matched and guess is not None:
@@ -241,12 +241,12 @@ def _parse_jsonl(shop: Workshop, request: Request) -> Parsed:
     _check_time_format(request.options.get("time_format"))
     looked_at = [value for source in request.sources for value in first_objects(source.first_lines())]
     keys = list(dict.fromkeys(key for value in looked_at for key in value))
-    told = {ours: name for ours, name in request.columns.items() if name in keys or "." not in name}
+    given = {ours: name for ours, name in request.columns.items() if name in keys or "." not in name}
     nested = {
-        ours: name for ours, name in request.columns.items() if ours not in told
+        ours: name for ours, name in request.columns.items() if ours not in given
     }  # session.id: an id in a session
-    present = keys or list(told.values())  # a first row may be too long to be looked at
-    matched = match_columns([*present, *nested.values()], told | nested, request.sources[0].path)
+    present = keys or list(given.values())  # a first row may be too long to be looked at
+    matched = match_columns([*present, *nested.values()], given | nested, request.sources[0].path)
     if "user" not in request.columns:
         _refuse_unless_everywhere(matched["user"], looked_at, request.sources[0].path)
     paths = [path_of(*name.split(".")) if name in nested.values() else path_of(name) for name in matched.values()]
@@ -270,9 +270,9 @@ def _refuse_unless_everywhere(key: str, looked_at: Sequence[Mapping[str, Any]], 
         )
 
 
-def _guessed(matched: Mapping[str, str], told: Mapping[str, str]) -> list[str]:
+def _guessed(matched: Mapping[str, str], given: Mapping[str, str]) -> list[str]:
     """Keys are part of the rows, no header: which ones were there to choose from is told from rows."""
-    guesses = [f"{ours} ({printable(matched.get(ours, 'none'))})" for ours in COLUMNS if ours not in told]
+    guesses = [f"{ours} ({printable(matched.get(ours, 'none'))})" for ours in COLUMNS if ours not in given]
     return [f"which keys hold {', '.join(guesses)}, told from the first rows"] if guesses else []
 
 

@@ -17,10 +17,10 @@ from hypothesis import Phase, given, settings
 from hypothesis import strategies as st
 
 from searchveil.engine import Engine, open_engine
-from searchveil.engine.histogram import count_users, first_of_each_user, keep_some
 from searchveil.errors import InputError
 from searchveil.items import CLICK, KEYWORD, QUERY, Item
 from searchveil.log import SearchLog
+from searchveil.privacy.contributions import bound_contributions, count_users, first_of_each_user
 
 Row: TypeAlias = tuple[str, str, str]  # user, query, url
 Kept: TypeAlias = dict[str, set[tuple[str, ...]]]
@@ -63,7 +63,7 @@ def log_of(engine: Engine, table: Sequence[Row]) -> SearchLog:
 
 def kept_items(log: SearchLog, item: Item, per_user: int, seed: int) -> ir.Table:
     """As ZEALOUS keeps them."""
-    chosen = keep_some(item.rows(log), item.columns, per_user, seed, log.engine)
+    chosen = bound_contributions(item.rows(log), item.columns, per_user, seed, log.engine)
     return item.not_blank(item.finish(chosen, log.normalization).distinct())
 
 
@@ -138,14 +138,16 @@ def test_the_prefilter_of_duckdb_changes_nothing(
     identity = Engine.prefilter(duckdb_engine, hashed, "choice", per_user)
     assert identity is hashed
     unfiltered = first_of_each_user(identity.distinct(), ["choice", *columns], per_user).select("user", *columns)
-    quick = keep_some(source, columns, per_user, seed, duckdb_engine)
+    quick = bound_contributions(source, columns, per_user, seed, duckdb_engine)
     assert fetched(quick, columns, duckdb_engine) == fetched(unfiltered, columns, duckdb_engine)
 
 
 def test_users_keep_as_many_as_they_may(engine: Engine) -> None:
     """No more than the bound, and no fewer where there are more."""
     table = [(f"u{u}", f"query {q}", "") for u in range(6) for q in range(u + 1) for _ in range(3)]
-    kept = fetched(keep_some(QUERY.rows(log_of(engine, table)), QUERY.columns, 3, 11, engine), QUERY.columns, engine)
+    kept = fetched(
+        bound_contributions(QUERY.rows(log_of(engine, table)), QUERY.columns, 3, 11, engine), QUERY.columns, engine
+    )
     assert {user: len(items) for user, items in kept.items()} == {f"u{u}": min(3, u + 1) for u in range(6)}
 
 
@@ -154,7 +156,8 @@ def test_another_seed_chooses_other_items_and_every_item_has_its_chance(engine: 
     table = [(f"u{u}", f"query {q}", "") for u in range(100) for q in range(5)]
     log = log_of(engine, table)
     one, other = (
-        fetched(keep_some(QUERY.rows(log), QUERY.columns, 1, seed, engine), QUERY.columns, engine) for seed in (1, 2)
+        fetched(bound_contributions(QUERY.rows(log), QUERY.columns, 1, seed, engine), QUERY.columns, engine)
+        for seed in (1, 2)
     )
     assert one != other
     counts = Counter(item for items in one.values() for item in items)
@@ -173,7 +176,7 @@ def test_both_engines_keep_as_many_and_count_the_same(engine: Engine) -> None:
 def test_integer_users_are_users(engine: Engine) -> None:
     table = pa.table({"user": pa.array([1, 1, 2], pa.int64()), "query": ["a", "b", "a"]})
     log = SearchLog(engine.load(table), engine)
-    kept = engine.fetch(keep_some(QUERY.rows(log), QUERY.columns, 1, 5, engine))
+    kept = engine.fetch(bound_contributions(QUERY.rows(log), QUERY.columns, 1, 5, engine))
     assert Counter(row["user"] for row in kept.to_pylist()) == {1: 1, 2: 1}
 
 

@@ -21,7 +21,7 @@ def keep_private() -> None:
 
 
 @contextmanager
-def whole(path: Path) -> Iterator[Path]:
+def atomic_path(path: Path) -> Iterator[Path]:
     """A hidden name beside `path` to write to; it becomes `path` if all goes well, and is gone otherwise."""
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     ready = False
@@ -39,9 +39,9 @@ def whole(path: Path) -> Iterator[Path]:
             partial.unlink()
 
 
-def write_whole(path: Path, text: str) -> None:
+def write_atomically(path: Path, text: str) -> None:
     """What was there before is replaced."""
-    with whole(path) as partial:
+    with atomic_path(path) as partial:
         partial.write_text(text, encoding="utf-8", newline="\n")
 
 

@@ -8,7 +8,7 @@ import ibis.expr.types as ir
 from searchveil.engine.base import Engine
 
 
-def keep_some(rows: ir.Table, columns: Sequence[str], per_user: int, seed: int, engine: Engine) -> ir.Table:
+def bound_contributions(rows: ir.Table, columns: Sequence[str], per_user: int, seed: int, engine: Engine) -> ir.Table:
     """At most `per_user` different items of each user, chosen by a seeded hash of the user and the item.
 
     Which items a user keeps depends on that user's rows and the seed alone. Equal hashes are ordered by the item
