@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SUDO := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 
-.PHONY: demo test lint bench bench-peers clean java browser
+.PHONY: demo quick test lint bench bench-peers clean java browser
 
 $(BIN)/searchveil: pyproject.toml
 	$(PYTHON) -m venv $(VENV)
@@ -40,6 +40,11 @@ lint: $(VENV)/.test-tools
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/lint-imports
+
+# The inner loop: what needs neither Spark nor a browser and is done in a second or two each.
+quick: $(VENV)/.test-tools lint
+	$(BIN)/pytest -q -n 2 --dist worksteal -m 'not slow and not spark' tests/items tests/privacy tests/publish/test_parameters.py \
+	  tests/publish/test_plan.py tests/publish/test_zealous.py tests/log/test_normalize.py tests/log/test_sessions.py tests/cli/test_cli_plan.py
 
 test: $(VENV)/.test-tools java browser lint
 	$(BIN)/pytest -n 2 --dist loadfile

@@ -1,7 +1,8 @@
 """Methods that name items of many users, re-implemented from their papers. Continuous noise: for yields, not for use.
 
 Each takes who holds what and gives the number of items that it names at (ε,δ), for users who come and go. Where a paper
-leaves a parameter open, it is given here at the best of several values, on the Zipf log of benchmarks/selection.py.
+leaves a parameter open, one value was taken and kept for all logs; only greedy's cut-off was looked for (on the Zipf
+log of benchmarks/selection.py), so the others may reach somewhat more than is shown.
 """
 
 from collections.abc import Callable
@@ -162,7 +163,7 @@ def mad2r(
     """Chen et al. 2025, MAD2R: a first round names some and bounds the others from above; the second leaves both out.
 
     Written after the paper's description: weights far beyond the threshold are given back, and the first round biases
-    the second. Its bias of items that are likely to be named is left out: it gained nothing here.
+    the second. Its bias of items that are likely to be named is left out, so the paper's own may name more.
     """
     random = np.random.default_rng(seed)
     whole = sigma_for(epsilon, delta / 2)
