@@ -19,6 +19,7 @@ import numpy.typing as npt
 
 from searchveil.privacy import normal
 from searchveil.privacy.gaussian import GaussianAccount
+from searchveil.privacy.intervals import context, exactly
 from searchveil.privacy.noise import Integers, Source
 from searchveil.publish import rounds, weighted
 from searchveil.publish.priorities import ONE, Policy
@@ -78,8 +79,8 @@ class Masses:
     @classmethod
     def of(cls, variance: Fraction) -> "Masses":
         reach = ceil(DEVIATIONS * sqrt(float(variance)))
-        intervals = normal.context(160)
-        deviation = intervals.sqrt(normal.exactly(intervals, variance))
+        intervals = context(160)
+        deviation = intervals.sqrt(exactly(intervals, variance))
         above = [normal.upper_tail(intervals, (intervals.mpf(2 * k - 1) / 2) / deviation) for k in range(reach + 2)]
         mass = [float((above[k] - above[k + 1]).mid) for k in range(reach + 1)]
         below = [float((1 - one).mid) for one in above]  # of k = 0 … reach + 1

@@ -3,7 +3,7 @@
 import subprocess
 import sys
 from fractions import Fraction
-from math import exp, inf, log, nextafter
+from math import exp, inf, log, nextafter, sqrt
 
 import mpmath
 import pytest
@@ -185,7 +185,7 @@ def test_an_assumption_about_nothing_is_refused(wrong: dict[str, int]) -> None:
 
 
 def test_expected_counts_fall_with_the_rank_and_rise_with_what_is_kept() -> None:
-    assumption = Assumption(users=10_000, items=1000, held=20)
+    assumption = Assumption(users=10_000, items=1000, held=20, exponent=1, tail=1, alone=0, spread=0)
     few, many = assumption.expected_counts(2), assumption.expected_counts(10)
     assert all(few[:-1] >= few[1:])
     assert many == pytest.approx(5 * few)
@@ -195,8 +195,15 @@ def test_expected_counts_fall_with_the_rank_and_rise_with_what_is_kept() -> None
 
 def test_the_expected_number_of_published_items_is_the_sum_of_the_tails() -> None:
     assumption = Assumption(users=2_000, items=300, held=10)
-    counts = [round(float(count)) for count in assumption.expected_counts(5)]
-    expected = sum(calibrate.tail(5.0, 40 - count) for count in counts if count >= 3)
+    places = [-4 + 0.2 * step for step in range(41)]  # of a normal number, in standard deviations
+    weights = [exp(-place * place / 2) for place in places]
+
+    def passes(mean: float) -> float:
+        counts = [round(mean + sqrt(mean) * place) for place in places]
+        tails = [calibrate.tail(5.0, 40 - count) if count >= 3 else 0.0 for count in counts]
+        return sum(weight * tail for weight, tail in zip(weights, tails, strict=True)) / sum(weights)
+
+    expected = sum(passes(float(mean)) for mean in assumption.expected_counts(5))
     assert assumption.expected_published(5, 5.0, 40, first_threshold=3) == pytest.approx(expected, rel=1e-9)
 
 

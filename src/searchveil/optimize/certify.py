@@ -5,20 +5,18 @@ the number of draws x_i of the multinomial sampler, or the Poisson sampler's exp
 bound with a proven error clears almost everybody at once; whoever is nearer to b than that error is judged exactly.
 """
 
-from collections.abc import Iterator
-from contextlib import contextmanager
 from dataclasses import dataclass
 from fractions import Fraction
 from math import prod
 from typing import Any
 from weakref import WeakKeyDictionary
 
-import mpmath
 import numpy as np
 from scipy import sparse
 
 from searchveil.errors import InputError
 from searchveil.optimize.program import ClickCounts, Integers, Reals, Sampler
+from searchveil.privacy.intervals import Interval, Intervals, context, exactly
 
 UNITS = 2**32  # of the Poisson sampler's amounts in one expected count
 ROUNDING = 2.0**-52  # twice the relative error of one float operation; the other half covers products of errors
@@ -45,8 +43,8 @@ class LogOf:
 
     def __float__(self) -> float:
         """The nearest float, or next to it."""
-        with _intervals(PRECISIONS[0]):
-            return float(_interval(self).a)
+        iv = context(PRECISIONS[0])
+        return float(_interval(iv, self).a)
 
 
 Limit = float | LogOf
@@ -59,8 +57,8 @@ def limit(epsilon: float, delta: float) -> Limit:
     """
     by_delta = LogOf(1 / (1 - min(Fraction(delta), Fraction(repr(float(delta))))))
     for bits in PRECISIONS:
-        with _intervals(bits):
-            missing = mpmath.iv.mpf(epsilon) - _interval(by_delta)
+        iv = context(bits)
+        missing = iv.mpf(epsilon) - _interval(iv, by_delta)
         if missing.a > 0:
             return by_delta
         if missing.b < 0:
@@ -215,11 +213,11 @@ def _proved_multinomial(amounts: list[int], totals: list[int], held: list[int], 
         above = prod(c**x for x, c, _ in clicks) * b.of.denominator
         return bool(above <= prod((c - h) ** x for x, c, h in clicks) * b.of.numerator)
     for bits in PRECISIONS:
-        with _intervals(bits):
-            terms = zip(amounts, totals, held, strict=True)
-            load = sum((x * mpmath.iv.log(mpmath.iv.mpf(c) / (c - h)) for x, c, h in terms), mpmath.iv.mpf(0))
-            if load.b <= b or load.a > b:
-                return bool(load.b <= b)
+        iv = context(bits)
+        terms = zip(amounts, totals, held, strict=True)
+        load = sum((x * iv.log(iv.mpf(c) / (c - h)) for x, c, h in terms), iv.mpf(0))
+        if load.b <= b or load.a > b:
+            return bool(load.b <= b)
     return False
 
 
@@ -229,25 +227,15 @@ def _proved_poisson(amounts: list[int], totals: list[int], held: list[int], b: L
     if not isinstance(b, LogOf):
         return load <= Fraction(b)
     for bits in PRECISIONS:
-        with _intervals(bits):
-            missing = _interval(b) - mpmath.iv.mpf(load.numerator) / load.denominator
-            if missing.a >= 0 or missing.b < 0:
-                return bool(missing.a >= 0)
+        iv = context(bits)
+        missing = _interval(iv, b) - iv.mpf(load.numerator) / load.denominator
+        if missing.a >= 0 or missing.b < 0:
+            return bool(missing.a >= 0)
     return False
 
 
-@contextmanager
-def _intervals(bits: int) -> Iterator[None]:
-    before = mpmath.iv.prec
-    mpmath.iv.prec = bits
-    try:
-        yield
-    finally:
-        mpmath.iv.prec = before
-
-
-def _interval(b: LogOf) -> Any:
-    return mpmath.iv.log(mpmath.iv.mpf(b.of.numerator) / b.of.denominator)
+def _interval(iv: Intervals, b: LogOf) -> Interval:
+    return iv.log(exactly(iv, b.of))
 
 
 def _smaller_amounts(counts: ClickCounts, w: Integers, b: Limit, guilty: Integers) -> Integers:

@@ -9,16 +9,14 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import ceil, exp, expm1, floor, inf, log, log1p, nextafter
-from typing import Any
 
-import mpmath
 import numpy as np
 import numpy.typing as npt
 from scipy.special import ndtri
 
 from searchveil.errors import InputError
-from searchveil.privacy import normal
 from searchveil.privacy.guarantee import Neighbours
+from searchveil.privacy.intervals import Interval, Intervals, context, exactly
 
 Floats = npt.NDArray[np.float64]
 
@@ -77,17 +75,17 @@ def tail(scale: float, t: int) -> float:
     return exp(-t / scale) / (1 + p) if t >= 0 else 1 - exp(-(1 - t) / scale) / (1 + p)
 
 
-def _tail_interval(scale: float, t: int) -> Any:
-    p = mpmath.iv.exp(-1 / mpmath.iv.mpf(scale))
+def _tail_interval(iv: Intervals, scale: float, t: int) -> Interval:
+    p = iv.exp(-1 / iv.mpf(scale))
     return p**t / (1 + p) if t >= 0 else 1 - p ** (1 - t) / (1 + p)
 
 
-def _upper(interval: Any) -> float:
+def _upper(interval: Interval) -> float:
     """A float that is at least the interval's upper end."""
     return nextafter(float(interval.b), inf)
 
 
-def _some_of(q: Any, n: int) -> Any:
+def _some_of(q: Interval, n: int) -> Interval:
     """1 − (1−q)^n as an interval: the probability that at least one of n independent events happens."""
     return 1 - (1 - q) ** n
 
@@ -110,8 +108,8 @@ def approximate_delta(scale: float, per_user: int, threshold: int, first_thresho
         return 1.0
     if (threshold - first_threshold) / scale > FAR:
         return SMALLEST
-    with _precision_for(scale, threshold):
-        return min(1.0, _upper(_some_of(_tail_interval(scale, threshold - first_threshold), per_user)))
+    iv = _intervals_for(scale, threshold)
+    return min(1.0, _upper(_some_of(_tail_interval(iv, scale, threshold - first_threshold), per_user)))
 
 
 def approximate_threshold(scale: float, delta: float, per_user: int, first_threshold: int = 1) -> int:
@@ -151,10 +149,10 @@ def probabilistic_threshold(scale: float, delta: float, per_user: int, users: in
     def holds(threshold: int) -> bool:
         if threshold < first_threshold:
             return False
-        with _precision_for(scale, threshold):
-            q = _tail_interval(scale, threshold - first_threshold)
-            unpublished_ratio = 1 - mpmath.iv.exp(-1 / mpmath.iv.mpf(scale))
-            return bool(q.b <= unpublished_ratio.a) and _upper(_some_of(q, most_items)) <= delta
+        iv = _intervals_for(scale, threshold)
+        q = _tail_interval(iv, scale, threshold - first_threshold)
+        unpublished_ratio = 1 - iv.exp(-1 / iv.mpf(scale))
+        return bool(q.b <= unpublished_ratio.a) and _upper(_some_of(q, most_items)) <= delta
 
     start = floor(probabilistic_threshold_continuous(scale, delta, per_user, users, first_threshold))
     return smallest_integer(max(start, first_threshold), holds)
@@ -238,10 +236,10 @@ def occurrences_delta(scale: float, per_user: int, threshold: int) -> float:
         return 1.0
     if (threshold - per_user) / scale > FAR:
         return SMALLEST
-    with _precision_for(scale, threshold):
-        spread = _some_of(_tail_interval(scale, threshold - 1), per_user)
-        heaped = _tail_interval(scale, threshold - per_user)
-        return min(1.0, max(_upper(spread), _upper(heaped)))
+    iv = _intervals_for(scale, threshold)
+    spread = _some_of(_tail_interval(iv, scale, threshold - 1), per_user)
+    heaped = _tail_interval(iv, scale, threshold - per_user)
+    return min(1.0, max(_upper(spread), _upper(heaped)))
 
 
 def occurrences_threshold(scale: float, delta: float, per_user: int) -> int:
@@ -257,8 +255,8 @@ def occurrences_threshold(scale: float, delta: float, per_user: int) -> int:
 
 def poisson_mean(chance: Fraction) -> float:
     """The largest float b, or the one below it, with 1 − e^(−b) ≤ chance: a Poisson count that is so likely above 0."""
-    intervals = normal.context(1_300)  # a chance may be as small as floats are
-    appears_not = normal.exactly(intervals, 1 - chance)
+    intervals = context(1_300)  # a chance may be as small as floats are
+    appears_not = exactly(intervals, 1 - chance)
     mean = nextafter(float((-intervals.log(appears_not)).a), 0.0)
     while not intervals.exp(-intervals.mpf(mean)).a >= appears_not.b:
         mean = nextafter(mean, 0.0)
@@ -376,15 +374,6 @@ def best_per_user(
     return max((m for m in candidates if m / epsilon <= LARGEST_SCALE / 2), key=published)
 
 
-class _precision_for:  # noqa: N801 (reads as a statement)
+def _intervals_for(scale: float, threshold: int) -> Intervals:
     """Enough bits that (1−q)^n keeps a q as tiny as this threshold makes it."""
-
-    def __init__(self, scale: float, threshold: int) -> None:
-        self._bits = 256 + ceil(1.45 * threshold / scale)  # 1.45 > 1/ln 2
-
-    def __enter__(self) -> None:
-        self._before = mpmath.iv.prec
-        mpmath.iv.prec = self._bits
-
-    def __exit__(self, *problem: object) -> None:
-        mpmath.iv.prec = self._before
+    return context(256 + ceil(1.45 * threshold / scale))  # 1.45 > 1/ln 2

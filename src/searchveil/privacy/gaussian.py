@@ -15,6 +15,7 @@ from scipy.special import ndtr, ndtri
 from searchveil.errors import InputError
 from searchveil.privacy import normal
 from searchveil.privacy.guarantee import Neighbours
+from searchveil.privacy.intervals import context, exactly
 from searchveil.privacy.noise import Integers, RoundedGaussian, Source
 
 LARGEST_EPSILON = 100.0  # what is promised at a smaller ε holds at a larger one; e^ε must stay a finite number
@@ -53,7 +54,7 @@ class GaussianAccount:
 
 def delta_of(sigma: float, epsilon: float) -> float:
     """δ(ε) of 1/σ-GDP, rounded up: Φ(1/(2σ) − εσ) − e^ε Φ(−1/(2σ) − εσ)."""
-    intervals = normal.context(_bits_for(epsilon * sigma + 1 / (2 * sigma)))
+    intervals = context(_bits_for(epsilon * sigma + 1 / (2 * sigma)))
     middle, half = intervals.mpf(epsilon) * sigma, 1 / (2 * intervals.mpf(sigma))
     kept = normal.upper_tail(intervals, middle - half)
     paid = intervals.exp(epsilon) * normal.upper_tail(intervals, middle + half)
@@ -80,7 +81,7 @@ def most_likely(probability: float, mu: float) -> float:
     if probability <= 0:
         return 0.0
     z = -float(ndtri(probability))
-    intervals = normal.context(_bits_for(abs(z) + mu))
+    intervals = context(_bits_for(abs(z) + mu))
     while normal.upper_tail(intervals, intervals.mpf(z)).a < probability:
         z -= 1e-12 * max(1.0, abs(z))
     return min(1.0, nextafter(float(normal.upper_tail(intervals, intervals.mpf(z) - mu).b), inf))
@@ -101,10 +102,10 @@ def _about(sigma: float, epsilon: float) -> float:
 def crossing_probability(threshold: float, variances: Sequence[Fraction]) -> float:
     """Σ_r P(N(0, v_r) ≥ threshold), rounded up: how likely noise alone reaches a threshold at one of many looks."""
     nearest = threshold / sqrt(float(max(variances)))
-    intervals = normal.context(_bits_for(sqrt(nearest**2 + 100)))
+    intervals = context(_bits_for(sqrt(nearest**2 + 100)))
     total = intervals.mpf(0)
     for variance in variances:
-        distance = intervals.mpf(threshold) / intervals.sqrt(normal.exactly(intervals, variance))
+        distance = intervals.mpf(threshold) / intervals.sqrt(exactly(intervals, variance))
         if threshold**2 > (nearest**2 + 100) * float(variance):
             total += intervals.exp(-distance * distance / 2)  # a bound: a tail so far out adds nothing that counts
         else:

@@ -23,7 +23,7 @@ from cryptography.hazmat.primitives.ciphers.modes import CTR, ECB
 from scipy.special import ndtri
 
 from searchveil.privacy import normal
-from searchveil.privacy.normal import scaled
+from searchveil.privacy.intervals import context, exactly, scaled
 
 Integers = npt.NDArray[np.int64]
 Words = npt.NDArray[np.uint64]
@@ -208,17 +208,17 @@ class DiscreteLaplace(Distribution):
 
     def tail(self, t: int, bits: int) -> tuple[int, int]:
         """Bounds of P(X ≥ t)·2^bits for t ≥ 0."""
-        with _precision(bits + _GUARD_BITS):
-            p = _exp(-1 / mpmath.iv.mpf(self.scale))
-            return scaled(p**t / (1 + p), bits)
+        iv = context(bits + _GUARD_BITS + 32)
+        p = iv.exp(-1 / iv.mpf(self.scale))
+        return scaled(p**t / (1 + p), bits)
 
     @lru_cache(maxsize=8)  # noqa: B019 (a frozen value object; a handful of scales is alive at a time)
     def bounds(self, bits: int) -> tuple[int, list[int], list[int]]:
         working = bits + _GUARD_BITS
-        with _precision(working):
-            p = _exp(-1 / mpmath.iv.mpf(self.scale))
-            p_low, p_high = scaled(p, working)
-            low, high = scaled(p / (1 + p), working)
+        iv = context(working + 32)
+        p = iv.exp(-1 / iv.mpf(self.scale))
+        p_low, p_high = scaled(p, working)
+        low, high = scaled(p / (1 + p), working)
         low_tails: list[int] = []  # P(X ≥ t) for t = 1, 2, …, by multiplication with outward rounding
         high_tails: list[int] = []
         while not low_tails or low_tails[-1]:
@@ -245,8 +245,8 @@ class Geometric(Distribution):
     @lru_cache(maxsize=8)  # noqa: B019
     def bounds(self, bits: int) -> tuple[int, list[int], list[int]]:
         working = bits + _GUARD_BITS
-        with _precision(working):
-            low, high = p_low, p_high = scaled(_exp(-1 / mpmath.iv.mpf(self.scale)), working)
+        iv = context(working + 32)
+        low, high = p_low, p_high = scaled(iv.exp(-1 / iv.mpf(self.scale)), working)
         one = 1 << bits
         lower, upper = [], [0]
         while upper[-1] < one:
@@ -265,8 +265,8 @@ class Poisson(Distribution):
     @lru_cache(maxsize=8)  # noqa: B019
     def bounds(self, bits: int) -> tuple[int, list[int], list[int]]:
         working = bits + _GUARD_BITS
-        with _precision(working):
-            low, high = scaled(_exp(-mpmath.iv.mpf(self.mean)), working)
+        iv = context(working + 32)
+        low, high = scaled(iv.exp(-iv.mpf(self.mean)), working)
         times, over = self.mean.as_integer_ratio()
         lower: list[int] = []
         upper: list[int] = []
@@ -306,10 +306,10 @@ class DiscreteGaussian(Distribution):
     @lru_cache(maxsize=8)  # noqa: B019
     def bounds(self, bits: int) -> tuple[int, list[int], list[int]]:
         working = bits + _GUARD_BITS
-        with _precision(working):
-            g = _exp(-1 / (2 * mpmath.iv.mpf(self.sigma) ** 2))
-            step = scaled(g, working)
-            square = scaled(g * g, working)
+        iv = context(working + 32)
+        g = iv.exp(-1 / (2 * iv.mpf(self.sigma) ** 2))
+        step = scaled(g, working)
+        square = scaled(g * g, working)
         # The weights w_t = g^(t²) follow w_(t+1) = w_t·g^(2t+1); what lies beyond the first negligible one is bounded.
         weight = (1 << working, 1 << working)
         weights: list[tuple[int, int]] = []
@@ -397,8 +397,8 @@ class RoundedGaussian:
 
     def _below(self, value: int, bits: int) -> tuple[int, int]:
         """Bounds of P(X < value)·2^bits."""
-        intervals = normal.context(bits + _GUARD_BITS)
-        edge = (intervals.mpf(2 * value - 1) / 2) / intervals.sqrt(normal.exactly(intervals, self.variance))
+        intervals = context(bits + _GUARD_BITS)
+        edge = (intervals.mpf(2 * value - 1) / 2) / intervals.sqrt(exactly(intervals, self.variance))
         return scaled(normal.upper_tail(intervals, -edge), bits)
 
 
@@ -418,7 +418,7 @@ class _Quantiles:
 
     def __init__(self) -> None:
         places = np.arange(-self.FURTHEST, self.FURTHEST + 1)
-        intervals = normal.context(64 + _GUARD_BITS)
+        intervals = context(64 + _GUARD_BITS)
         below = [scaled(normal.upper_tail(intervals, -intervals.mpf(int(j)) / self.STEPS), 64)[0] for j in places]
         self._below = np.array(below, np.uint64)
         z = places / self.STEPS
@@ -477,24 +477,6 @@ def binomial(n: int, probability: Bounds, source: Source) -> int:
             undecided -= ones
         position += 1
     return happened
-
-
-class _precision:  # noqa: N801 (reads as a statement)
-    """Interval arithmetic with this many bits, for the lines within."""
-
-    def __init__(self, bits: int) -> None:
-        self._bits = bits + 32
-
-    def __enter__(self) -> None:
-        self._before = mpmath.iv.prec
-        mpmath.iv.prec = self._bits
-
-    def __exit__(self, *problem: object) -> None:
-        mpmath.iv.prec = self._before
-
-
-def _exp(x: Any) -> Any:
-    return mpmath.iv.exp(x)
 
 
 def _times(a: tuple[int, int], b: tuple[int, int], working: int) -> tuple[int, int]:

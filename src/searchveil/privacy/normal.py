@@ -1,24 +1,6 @@
 """The normal distribution with rigorous error bounds."""
 
-from fractions import Fraction
-from typing import Any
-
-import mpmath
-
-Intervals = Any  # an interval context of mpmath
-Interval = Any  # an interval in such a context
-
-
-def context(bits: int) -> Intervals:
-    """Interval arithmetic with this many bits. A context belongs to its caller: threads do not share one."""
-    intervals = mpmath.MPIntervalContext()
-    intervals.prec = bits
-    return intervals
-
-
-def exactly(intervals: Intervals, number: Fraction) -> Interval:
-    """An interval around a fraction, as narrow as the context allows."""
-    return intervals.mpf(number.numerator) / number.denominator
+from searchveil.privacy.intervals import Interval, Intervals, scaled
 
 
 def upper_tail(intervals: Intervals, x: Interval) -> Interval:
@@ -43,14 +25,3 @@ def upper_tail(intervals: Intervals, x: Interval) -> Interval:
     series = intervals.mpf([total_low, total_high + high]) / (1 << bits)
     density = intervals.exp(-x * x / 2) / intervals.sqrt(2 * intervals.pi)
     return intervals.mpf(1) / 2 - density * x * series
-
-
-def scaled(interval: Interval, bits: int) -> tuple[int, int]:
-    """An interval's ends times 2^bits, rounded outwards to integers."""
-    (low_sign, low_man, low_exp, _), (high_sign, high_man, high_exp, _) = interval._mpi_
-    low, high = (-low_man if low_sign else low_man), (-high_man if high_sign else high_man)
-    return _shifted(low, low_exp + bits), -_shifted(-high, high_exp + bits)
-
-
-def _shifted(mantissa: int, exponent: int) -> int:
-    return mantissa << exponent if exponent >= 0 else mantissa >> -exponent
