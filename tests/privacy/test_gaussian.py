@@ -1,7 +1,7 @@
 """The Gaussian account: known answers, the promise at its limit, and what it refuses."""
 
 from fractions import Fraction
-from math import exp
+from math import exp, inf, nextafter
 
 import numpy as np
 import pytest
@@ -114,3 +114,9 @@ def test_far_tails_are_drawn_by_intervals() -> None:
     low, high = (noise._decide(word, Source(KEY)) for word in (0, 2**64 - 1))
     assert low < -900
     assert high > 900
+
+
+def test_a_threshold_far_beyond_all_noise_is_bounded_at_once() -> None:
+    """Interval arithmetic would need more bits the farther out it is: a billion deviations took minutes."""
+    assert crossing_probability(1e9, [Fraction(1)] * 17) == nextafter(0.0, inf)
+    assert crossing_probability(37.0, [Fraction(1)]) == pytest.approx(float(norm.sf(37.0)), rel=1e-9)

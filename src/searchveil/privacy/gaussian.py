@@ -102,6 +102,8 @@ def _about(sigma: float, epsilon: float) -> float:
 def crossing_probability(threshold: float, variances: Sequence[Fraction]) -> float:
     """Σ_r P(N(0, v_r) ≥ threshold), rounded up: how likely noise alone reaches a threshold at one of many looks."""
     nearest = threshold / sqrt(float(max(variances)))
+    if nearest > 40:  # each tail is below e^(−40²/2), and all of them together below any positive float
+        return nextafter(0.0, inf)
     intervals = context(_bits_for(sqrt(nearest**2 + 100)))
     total = intervals.mpf(0)
     for variance in variances:
