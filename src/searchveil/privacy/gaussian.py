@@ -81,6 +81,8 @@ def most_likely(probability: float, mu: float) -> float:
     if probability <= 0:
         return 0.0
     z = -float(ndtri(probability))
+    if mu > z + 40:  # certain, but for less than a float can tell
+        return 1.0
     intervals = context(_bits_for(abs(z) + mu))
     while normal.upper_tail(intervals, intervals.mpf(z)).a < probability:
         z -= 1e-12 * max(1.0, abs(z))

@@ -210,7 +210,7 @@ class Calibration:
     def mu_delta(self, neighbours: Neighbours) -> float:
         """How likely an item that one user alone holds is named, on either of two neighbouring logs: at most."""
         hers = most_likely(self.crossing, self.mu)
-        return hers if neighbours == "add-remove" else (hers + self.crossing) * (1 + 1e-15)
+        return hers if neighbours == "add-remove" else min(1.0, (hers + self.crossing) * (1 + 1e-15))
 
     def with_numbers(self, sigma: float, threshold: float) -> "Calibration":
         """The same with the noise and the threshold of a plan, which are usually its own."""
