@@ -7,7 +7,7 @@ from math import erf, exp, sqrt
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import given, settings
+from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from keyed import keyed
 
@@ -23,8 +23,8 @@ from searchveil.publish.weighted import (
     COUNT_UNIT,
     COUNTED_SEARCHES,
     SEARCHES_OF_AN_ITEM,
-    Contributions,
     Weighted,
+    scaled_totals,
 )
 
 POLICIES = pytest.mark.parametrize("policy", ["learned", "formula"])
@@ -177,20 +177,30 @@ def test_a_user_of_three_spellings_counts_once(engine: Engine) -> None:
     assert 0 < row["score"] < 41  # at most one unit of weight for each user, whatever she typed
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(st.integers(1, 400), min_size=1, max_size=60), min_size=1, max_size=20), st.integers(1, 500))
-def test_no_user_counts_for_more_than_the_noise_is_for(amounts: list[list[int]], most: int) -> None:
-    """Σv² ≤ most·COUNT_UNIT² in integers for every user; who is within it is not scaled."""
-    users = np.repeat(np.arange(len(amounts), dtype=np.int32), [len(own) for own in amounts])
-    places = np.concatenate([np.arange(len(own)) for own in amounts])
-    flat = np.array([amount for own in amounts for amount in own])
-    scales = Contributions(users, places, flat, most).scales.tolist()
-    for own, scale in zip(amounts, scales, strict=True):
+def test_no_user_counts_for_more_than_the_noise_is_for(
+    duckdb_engine: Engine, amounts: list[list[int]], most: int
+) -> None:
+    """Σv² ≤ most·COUNT_UNIT² in integers for every user; who is within it is not scaled, and others by no more."""
+    rows = [(user, place, amount) for user, own in enumerate(amounts) for place, amount in enumerate(own)]
+    # A user alone at places of her own: what is added up there is what she adds.
+    columns = {
+        "user": [user for user, _, _ in rows],
+        "_place": [100 * user + place for user, place, _ in rows],
+        "_amount": [amount for _, _, amount in rows],
+    }
+    longest = most * COUNT_UNIT**2
+    totals = scaled_totals(duckdb_engine.load(pa.table(columns)), 100 * len(amounts), longest, duckdb_engine)
+    for user, own in enumerate(amounts):
+        units = {total // amount for total, amount in zip(totals[100 * user :].tolist(), own, strict=False)}
+        (unit,) = units
         length = sum(amount * amount for amount in own)
-        assert length * scale * scale <= most * COUNT_UNIT**2
-        assert scale == COUNT_UNIT if length <= most else (scale + 1) ** 2 * length > most * COUNT_UNIT**2
+        assert length * unit * unit <= longest
+        assert unit == COUNT_UNIT if length <= most else (unit + 1) ** 2 * length > longest
 
 
+@pytest.mark.usefixtures("few_rounds_on_spark")
 def test_searches_are_counted_and_capped(engine: Engine) -> None:
     """Several clicks of one time are one search, spellings are one query, and nobody counts for more than the cap.
 

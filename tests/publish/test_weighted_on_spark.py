@@ -154,10 +154,11 @@ def test_spark_names_the_same_and_hands_out_nothing_else(
     assert sum(fetched) <= 1 + 3 * len(there)
 
 
-def test_nothing_but_named_items_is_fetched(elsewhere: Elsewhere) -> None:
+@pytest.mark.parametrize("counts", ["users", "searches"])
+def test_nothing_but_named_items_is_fetched(counts: Any, elsewhere: Elsewhere) -> None:
     log = zipf(elsewhere)
     elsewhere.fetched.clear()
-    named = Weighted(5, 1e-6).release(log, source=keyed(b"3")).table.num_rows
+    named = Weighted(5, 1e-6, counts=counts).release(log, source=keyed(b"3")).table.num_rows
     assert named > 3
     assert sum(elsewhere.fetched) == 1 + 3 * named
 
@@ -277,7 +278,7 @@ def test_what_is_lost_is_computed_again_with_the_same_numbers_and_noise(spark_en
     )
     both = numbered.join(now, "_id").select("text", "_id", "total")
     before = spark_engine.fetch(both).sort_by("text")
-    assert len(set(before["_id"].to_pylist())) == 500
+    assert sorted(before["_id"].to_numpy()) == list(range(500))
     for frame in spark_engine._kept[-2:]:
         assert frame.is_cached
         frame.unpersist(blocking=True)

@@ -37,12 +37,14 @@ class Engine(ABC):
     def stage(self, table: ir.Table) -> ir.Table:
         """Compute once and keep inside the engine (spilling to disk where needed), for tables that are read again."""
 
-    @abstractmethod
     def number(self, table: ir.Table, name: str, by: Sequence[str]) -> ir.Table:
-        """Give each row a number of its own, not below 0, and keep the table.
+        """Number the rows from 0 on, without gaps, and keep the table. No two rows may agree in the columns `by`.
 
-        No two rows may agree in the columns `by`. The numbers are the same if an engine computes the table again.
+        The numbers are the same if an engine computes the table again: here, they follow the order of these columns.
         """
+        import ibis
+
+        return self.stage(table.mutate(**{name: ibis.row_number().over(ibis.window(order_by=list(by)))}))
 
     def map(self, table: ir.Table, function: Callable[[pa.Table], pa.Table], types: Mapping[str, str]) -> ir.Table:
         """What a function makes of the rows: it is called on any parts of the table, and perhaps again on the same.

@@ -9,6 +9,7 @@ import sys
 import threading
 import zipfile
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from itertools import accumulate
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +34,7 @@ NOT_TO_BE_SET = {
     "spark.executor.memory": "use " + setting("executor_memory"),
     "spark.sql.session.timeZone": Text.of("times are read as UTC"),
 }
+PLACE_BITS = 33  # of a number of Spark's that grows, the lower ones are a row's place in its part
 SECONDS_TO_REACH_A_MASTER = 10
 SECONDS_TO_GET_A_WORKER = 180
 
@@ -90,13 +92,17 @@ class SparkEngine(Engine):
         return DataFrame(getattr(frames, "MODULE$").ofRows(self.session._jsparkSession, leaf), self.session)
 
     def number(self, table: ir.Table, name: str, by: Sequence[str]) -> ir.Table:
-        """By place in a part: which rows a part has, and their order in it, follow from the columns `by` alone."""
+        """By place in a part, after the parts before: which rows a part has follows from the columns `by` alone."""
         from pyspark.sql import functions
 
         parts = int(self.session.conf.get("spark.sql.shuffle.partitions"))  # without it Spark chooses by the rows
         frame = self._frame(table).repartition(parts, *by).sortWithinPartitions(*by)
-        numbered = frame.withColumn(name, functions.monotonically_increasing_id())
-        return self._view(self._leaf(self.keep(numbered)))
+        placed = self._leaf(self.keep(frame.withColumn(name, functions.monotonically_increasing_id())))
+        part, place = functions.shiftright(name, PLACE_BITS), functions.col(name).bitwiseAND((1 << PLACE_BITS) - 1)
+        sizes = dict(placed.groupBy(part.cast("int")).count().collect())
+        before = accumulate((sizes.get(i, 0) for i in range(parts)), initial=0)
+        starts = functions.array(*map(functions.lit, before))
+        return self._view(placed.withColumn(name, place + functions.get(starts, part.cast("int")).cast("bigint")))
 
     def map(self, table: ir.Table, function: Callable[[pa.Table], pa.Table], types: Mapping[str, str]) -> ir.Table:
         from ibis.backends.pyspark.datatypes import PySparkSchema

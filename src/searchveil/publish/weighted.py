@@ -12,11 +12,13 @@ from math import exp, isqrt, sqrt
 from typing import Annotated, Any, ClassVar, Literal
 
 import ibis
+import ibis.expr.types as ir
 import numpy as np
 import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from searchveil.engine import Engine
 from searchveil.errors import InputError, setting
 from searchveil.items import QUERY, Item, item_named
 from searchveil.items.pool import QueryPool
@@ -48,6 +50,7 @@ COUNTED_SEARCHES = 120  # and that of searches to the length of so many ones
 SEARCHES_OF_AN_ITEM = 10  # more searches of one user for one item count as so many
 COUNT_UNIT = 1 << 12  # a count of one, in the integers that are added up
 SQUARED_COUNTS = COUNTED_ITEMS * COUNT_UNIT * COUNT_UNIT
+SQUARED_SEARCHES = COUNTED_SEARCHES * COUNT_UNIT * COUNT_UNIT
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -184,7 +187,8 @@ class Weighted(Mechanism[WeightedSettings]):
             published = published.append_column("count", pa.array(counts))
         elif self.counts == "searches":
             progress("counting searches")
-            counts = _contributed_searches(log, item, published).measured(len(named.items), account, share, source)
+            totals = _searches(log, item, published)
+            counts = measured_counts(totals, SQUARED_SEARCHES, account, share, source)
             published = published.append_column("count", pa.array(counts))
         elif self.counts == "score":
             published = published.append_column("score", pa.array(named.scores / (UNIT * ONE)))
@@ -354,35 +358,8 @@ def _count_parts(most: int) -> Integers:
     return np.array(parts, np.int64)
 
 
-@dataclass(frozen=True)
-class Contributions:
-    """What users add to the counts of named items: whole numbers, a user's vector scaled down where it is too long."""
-
-    users: npt.NDArray[np.int32]
-    places: Integers  # among the named items
-    amounts: Integers  # at least 1
-    most: int  # of a user's Σ amount², before and after scaling
-
-    def measured(self, size: int, account: GaussianAccount, share: Fraction, source: Source) -> Integers:
-        """Noisy counts, at least 1: that an item was named is known already."""
-        totals = np.bincount(self.places, weights=self.amounts * self.scales[self.users], minlength=size)
-        squared_length = self.most * COUNT_UNIT * COUNT_UNIT
-        return measured_counts(totals.astype(np.int64), squared_length, account, share, source)
-
-    @cached_property
-    def scales(self) -> Integers:
-        """What an amount of one of each user is worth: COUNT_UNIT, or ⌊√(most·COUNT_UNIT²/Σ amount²)⌋ where less."""
-        squares = np.bincount(self.users, weights=self.amounts * self.amounts).astype(np.int64)
-        longest = self.most * COUNT_UNIT * COUNT_UNIT
-        scales = np.minimum(COUNT_UNIT, np.sqrt(longest / np.maximum(squares, 1)).astype(np.int64))
-        scales -= scales * scales * squares > longest  # where the root was rounded up
-        if np.any(scales * scales * squares > longest):
-            raise AssertionError("a user's counts are longer than the noise is for")
-        return scales
-
-
-def _contributed_searches(log: SearchLog, item: Item, named: pa.Table) -> Contributions:
-    """How often each user searched each named item, up to SEARCHES_OF_AN_ITEM times."""
+def _searches(log: SearchLog, item: Item, named: pa.Table) -> Integers:
+    """How often each named item was searched, at most SEARCHES_OF_AN_ITEM times by a user, in units of COUNT_UNIT."""
     engine, columns = log.engine, list(item.columns)
     timed = str(item) == "query" and "time" in log.table.columns
     rows = log.table.select("user", "query", "time") if timed else item.held(log)
@@ -396,10 +373,30 @@ def _contributed_searches(log: SearchLog, item: Item, named: pa.Table) -> Contri
     searches = found["time"].nunique() + found["time"].isnull().any().cast("int64") if timed else found.count()
     amount = ibis.least(searches, SEARCHES_OF_AN_ITEM).cast("int64")
     counted = engine.stage(found.group_by(["_place", "user"]).agg(_amount=amount))
-    users = engine.number(counted.select("user").distinct(), "_holder", ["user"])
-    fetched = engine.fetch(counted.join(users, "user").select("_place", "_holder", "_amount"))
-    holders, places, amounts = (fetched[name].to_numpy() for name in ("_holder", "_place", "_amount"))
-    return Contributions(holders.astype(np.int32), places, amounts, COUNTED_SEARCHES)
+    return scaled_totals(counted, named.num_rows, SQUARED_SEARCHES, engine)
+
+
+def scaled_totals(amounts: ir.Table, size: int, squared_length: int, engine: Engine) -> Integers:
+    """The sums at each `_place` of users' amounts, whole numbers of at least 1, in units of COUNT_UNIT.
+
+    The unit is smaller for a user of a longer vector: ⌊√(squared_length/Σ amount²)⌋. Only the sums leave the engine.
+    """
+    amount, user = amounts["_amount"], ibis.window(group_by="user")
+    squared = amounts.mutate(_squares=(amount * amount).sum().over(user).cast("int64"))
+    squares = squared["_squares"]
+    root = (ibis.literal(float(squared_length)) / squares.cast("float64")).sqrt().floor().cast("int64")
+    root = root - (root * root * squares > squared_length).cast("int64")  # where it was rounded up
+    unit = ibis.least(root, ibis.literal(COUNT_UNIT, "int64"))
+    given = squared.select("_place", _given=squared["_amount"] * unit, _length=unit * unit * squares)
+    sums = given.group_by("_place").agg(total=given["_given"].sum(), longest=given["_length"].max())
+    fetched = engine.fetch(
+        sums.select("_place", *(sums[name].cast("int64").name(name) for name in ("total", "longest")))
+    )
+    if fetched["longest"].to_numpy().max(initial=0) > squared_length:
+        raise AssertionError("a user's counts are longer than the noise is for")
+    totals = np.zeros(size, np.int64)
+    totals[fetched["_place"].to_numpy()] = fetched["total"].to_numpy()
+    return totals
 
 
 def _in_order(published: pa.Table, columns: tuple[str, ...]) -> pa.Table:
