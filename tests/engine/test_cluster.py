@@ -23,7 +23,7 @@ from searchveil.privacy.ledger import Ledger
 SECONDS = 800  # after which a command hangs, on a machine however busy
 pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
 NOBODY = 65534
-EXACT = ("--epsilon", "50000", "--delta", "1e-6", "--per-user", "1000")
+EXACT = ("--method", "zealous", "--epsilon", "50000", "--delta", "1e-6", "--per-user", "1000")
 
 
 @pytest.fixture(scope="module")
