@@ -5,7 +5,7 @@ from pathlib import Path
 
 from commandline import assert_refused, crowd_log, entries, new_ledger, run, succeed
 
-HALF = ("--epsilon", "0.5", "--delta", "5e-7")
+HALF = ("--method", "zealous", "--epsilon", "0.5", "--delta", "5e-7")
 
 
 def test_two_halves_fit_and_a_third_does_not(tmp_path: Path) -> None:

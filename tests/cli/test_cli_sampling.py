@@ -172,7 +172,8 @@ def test_what_individual_rates_refuse(
 
 def test_wanted_sizes_need_a_log_and_no_delta(searchveil: Any, log_file: Path) -> None:
     assert_refused(
-        searchveil("plan", log_file, *INDIVIDUAL, "--sampler", "individual", "--wanted-size", "10"), "--sampler poisson"
+        searchveil("plan", log_file, *INDIVIDUAL, "--sampler", "individual", "--wanted-size", "10"),
+        "poisson or multinomial sampling",
     )
     assert_refused(searchveil("plan", *SAMPLING, "--wanted-size", "10"), "give a log, no --delta")
     assert_refused(

@@ -222,7 +222,7 @@ def test_spark_reads_the_file_that_was_named(tmp_path: Path, spark_engine: Engin
 
 CUT_OFF = gzip.compress(random.Random(1).randbytes(99_999))[:-40]
 REFUSED: dict[str, tuple[str, bytes, dict[str, Any], tuple[str, ...]]] = {
-    "quotes": ("log.csv", b"user,query\n1,a\n", {}, ("quoted values may hold line ends", "quote=none")),
+    "quotes": ("log.csv", b"user,query\n1,a\n", {}, ("quoted values may hold line ends", "options={'quote': 'none'}")),
     "xml": ("log.xml", b'<sessiontrack><session num="1"></session></sessiontrack>', {}, ("line by line", "sessions")),
     "ubi": ("q.ndjson", b'{"query_id": "1", "client_id": "c", "user_query": "s"}\n', {}, ("joined", "engine='spark'")),
     "hidden": ("_log.tsv", b"user\tquery\n1\ta\n", {}, ("begin with . or _", "rename")),

@@ -94,7 +94,7 @@ def test_what_a_method_has_not_is_refused_with_those_that_have_it() -> None:
         build("zealous", {"epsilon": 1, "delta": 0.1, "policy": "learned"})
     with pytest.raises(InputError, match=r"^k-query has no luck; it has k$"):
         build("k-query", {"luck": 1})
-    with pytest.raises(InputError, match=r"^sampling needs delta; try delta=0\.5$"):
+    with pytest.raises(InputError, match=r"^sampling needs delta; try epsilon=1, delta=0\.5$"):
         build("sampling", {})
 
 

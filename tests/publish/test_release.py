@@ -30,7 +30,7 @@ TABLES: Mapping[str, tuple[Mechanism, dict[str, pa.Table]]] = {
         {"data": pa.table({"query": ["a", "b"], "score": [31.25, 30.5]})},
     ),
     "rates": (
-        Sampling(delta=0.5),
+        Sampling(delta=0.5, sampler="poisson"),
         {
             "data": pa.table({"query": ["a"], "url": ["u"], "count": [2]}),
             "rates": pa.table({"query": ["a"], "url": ["u"], "draws": [1.5]}),
@@ -142,6 +142,8 @@ def test_older_records_say_neither_what_was_counted_nor_who_is_trusted(tmp_path:
 
 
 def test_a_release_without_protection_is_no_pool(tmp_path: Path) -> None:
-    read = Release.read(Release({"data": CLICKS}, Sampling(delta=0.5).plan()).write(tmp_path / "out"))
+    read = Release.read(
+        Release({"data": CLICKS}, Sampling(delta=0.5, sampler="poisson").plan()).write(tmp_path / "out")
+    )
     with pytest.raises(InputError, match=r"is not differentially private, so its queries cannot be a pool"):
         read.pool(tmp_path / "pool.parquet")

@@ -9,7 +9,7 @@ from math import ceil, sqrt
 
 import numpy as np
 
-from searchveil.errors import InputError
+from searchveil.errors import InputError, setting
 from searchveil.privacy.calibrate import Assumption
 from searchveil.privacy.gaussian import GaussianAccount
 from searchveil.privacy.noise import Integers, Source
@@ -32,9 +32,11 @@ def expected_rows(mechanism: Mechanism, assumption: Assumption) -> float:
             chosen.per_user, chosen.noise_scale, chosen.threshold, chosen.first_threshold
         )
     if not isinstance(mechanism, Weighted):
-        raise InputError(f"--assume predicts what weighted and zealous publish; it does not know {mechanism.method}")
+        raise InputError(f"what {mechanism.method} publishes is not predicted; weighted and zealous are")
     if mechanism.pool is not None:
-        raise InputError("--assume cannot know which items a pool holds; leave out --pool")
+        raise InputError(
+            "a guess cannot know which items a pool holds", parameter="pool", instead="leave out " + setting("pool")
+        )
     rounds = Rounds.of(mechanism)
     too_many = assumption.users * assumption.held / MOST_PAIRS
     if too_many > 1:
