@@ -98,14 +98,9 @@ class Learned(Policy):
         origin = 3 * sigma * float(self.variances[after - 1]) ** 0.5
         last = len(log_priority) - 1
         places = np.clip(last * (totals + origin) / (threshold + origin), 0, last)
-        # Nearly all items lie where both neighbouring knots are below DROPPED: these need no interpolation.
-        promising = np.flatnonzero(places > np.argmax(log_priority >= np.log(self.DROPPED)) - 1)
-        places = places[promising]
         relative = np.exp(np.interp(places, np.arange(last + 1), log_priority))
         hopeless = (relative < self.DROPPED) & (places < log_priority.argmax())
-        priorities = np.zeros(len(totals), np.int64)
-        priorities[promising] = np.where(hopeless, 0, np.maximum(1, np.rint(LARGEST * relative)))
-        return priorities
+        return np.where(hopeless, 0, np.maximum(1, np.rint(LARGEST * relative))).astype(np.int64)
 
 
 @lru_cache
