@@ -10,18 +10,19 @@ import ibis.expr.types as ir
 import pyarrow as pa
 
 from searchveil.errors import Blank, InputError, setting
-from searchveil.items.item import normal_query, normalize_query
+from searchveil.items.item import normal_query
+from searchveil.items.normal import count_rows
 from searchveil.items.pool import counts_with_pool
 from searchveil.log import SearchLog
 from searchveil.log.personal import check_patterns, check_patterns_on, without_personal
 from searchveil.log.sessions import number_sessions, submissions
 from searchveil.privacy import calibrate, safelog
-from searchveil.privacy.contributions import count_users, first_of_each_user
+from searchveil.privacy.contributions import first_of_each_user
 from searchveil.privacy.guarantee import Guarantee, Notion
 from searchveil.privacy.noise import DiscreteLaplace, Source
 from searchveil.privacy.rounding import at_most
 from searchveil.progress import Progress
-from searchveil.publish.candidates import noisy_candidates
+from searchveil.publish.candidates import noisy_candidates, public_candidates
 from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Published
 from searchveil.publish.parameters import Candidates, Declared, Delta, Epsilon, NeighboursKind, Pool
 from searchveil.publish.plan import Plan, Selection, Settings, given
@@ -280,7 +281,7 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
         sent = engine.stage(submissions(log))  # or the engine works out the normal form anew for every pattern below
         sent = self._without_sensitive(sent.filter(sent["query"] != ""))
         first = engine.stage(first_of_each_user(sent, ["time", "query"], self.queries_per_user))
-        counts = count_users(first, ["query"])
+        counts = count_rows(first, "query")
         if self.pool is not None:
             pool = self.pool.table(engine, log.normalization)
             counts = counts_with_pool(counts, pool, keep_log=self.domain == "pool+log")
@@ -296,27 +297,24 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
         )
         tables = {"data": queries}
         published = engine.load(queries.select(["query"]))
-        for name, part in (("clicks", settings.clicks), ("transitions", settings.transitions)):
-            if part is None:
-                continue
-            progress(f"adding noise to the {name}")
-            if name == "clicks":
-                kept, columns, candidates = self._first_clicks(log, published), ["query", "url"], self.candidates
-            else:
-                kept, columns, candidates = _followed(first, published), ["query", "next"], self.transition_candidates
-            counts = engine.stage(count_users(kept, columns))
+
+        def with_noise(kept: ir.Table, columns: list[str], part: Selection, candidates: pa.Table | None) -> pa.Table:
+            counts = engine.stage(count_rows(kept, *columns))
             if candidates is None:
-                tables[name] = survivors(
-                    counts, columns, threshold=part.threshold, noise=noise, engine=engine, source=source
-                )
-            else:
-                texts = candidates.select(columns).cast(pa.schema(dict.fromkeys(columns, pa.string())))
-                public = normalize_query(engine.load(texts), log.normalization)
-                if name == "transitions":
-                    public = public.mutate(next=log.normalization.apply(public["next"]))
-                public = public.distinct()
-                eligible = engine.stage(public.semi_join(published, "query"))
-                tables[name] = noisy_candidates(counts, eligible, noise=noise, engine=engine, source=source)
+                return survivors(counts, columns, threshold=part.threshold, noise=noise, engine=engine, source=source)
+            eligible = engine.stage(public_candidates(candidates, columns, log).semi_join(published, "query"))
+            return noisy_candidates(counts, eligible, noise=noise, engine=engine, source=source)
+
+        if settings.clicks is not None:
+            progress("adding noise to the clicks")
+            clicks = self._first_clicks(log, published)
+            tables["clicks"] = with_noise(clicks, ["query", "url"], settings.clicks, self.candidates)
+        if settings.transitions is not None:
+            progress("adding noise to the transitions")
+            followed = _followed(first, published)
+            tables["transitions"] = with_noise(
+                followed, ["query", "next"], settings.transitions, self.transition_candidates
+            )
         return Published(tables)
 
     def _without_sensitive(self, rows: ir.Table) -> ir.Table:

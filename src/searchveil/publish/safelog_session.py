@@ -11,13 +11,13 @@ import ibis.expr.types as ir
 
 from searchveil.engine import Engine, FirstRows
 from searchveil.errors import InputError, setting
+from searchveil.items.normal import count_rows
 from searchveil.items.session import as_lists, first_sessions, subsequences
 from searchveil.log import SearchLog
 from searchveil.log.early import Search, on_early_rows
 from searchveil.log.personal import check_patterns, check_patterns_on, normal_with_suspects, without_personal
 from searchveil.log.sessions import GAP_MINUTES, LONGEST_GAP_MINUTES, SHORTEST_GAP_MINUTES
 from searchveil.privacy import calibrate, safelog
-from searchveil.privacy.contributions import count_users
 from searchveil.privacy.guarantee import Guarantee, Notion
 from searchveil.privacy.noise import DiscreteLaplace, Source
 from searchveil.progress import Progress
@@ -211,7 +211,7 @@ class SafeLogSession(Mechanism[SafeLogSessionSettings]):
         kept = subsequences(engine.stage(sessions), self.queries_per_session, engine)
         if self.variant == "ours":
             kept = kept.distinct()
-        counts = engine.stage(count_users(kept, ["session"]))
+        counts = engine.stage(count_rows(kept, "session"))
         progress("adding noise to the sessions")
         threshold = settings.selection.threshold
         published = survivors(
@@ -223,7 +223,7 @@ class SafeLogSession(Mechanism[SafeLogSessionSettings]):
             told_apart = ["user", "query", "url"] if self.variant == "ours" else ["user", "query", "url", "time"]
             first = clicks[0].select(told_apart).distinct()
             tables["clicks"] = survivors(
-                engine.stage(count_users(first, ["query", "url"])),
+                engine.stage(count_rows(first, "query", "url")),
                 ["query", "url"],
                 threshold=settings.clicks.threshold,
                 noise=noise,

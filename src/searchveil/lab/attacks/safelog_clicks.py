@@ -12,10 +12,11 @@ import pyarrow as pa
 
 from searchveil.engine import open_engine
 from searchveil.errors import InputError
+from searchveil.items.normal import count_rows
 from searchveil.lab.estimate import epsilon_proved
 from searchveil.log import SearchLog
 from searchveil.privacy import calibrate, safelog
-from searchveil.privacy.contributions import count_users, first_of_each_user
+from searchveil.privacy.contributions import first_of_each_user
 from searchveil.privacy.noise import DiscreteLaplace, Source
 from searchveil.privacy.rounding import at_least, at_most
 from searchveil.progress import Progress, silent
@@ -116,7 +117,7 @@ def _published_clicks(log: SearchLog, scale: float, threshold: float, runs: int,
     One query and one click of each user, as the paper limits them; q is released iff its noisy count passes K.
     """
     first = first_of_each_user(log.table, ["time"], 1)
-    clicks = log.engine.fetch(count_users(first, ["query", "url"])).to_pylist()
+    clicks = log.engine.fetch(count_rows(first, "query", "url")).to_pylist()
     searches = sum(row["count"] for row in clicks)
     clicked_urls = {row["url"] for row in clicks}
     passes = searches + DiscreteLaplace(scale).sample(runs, source) > threshold
