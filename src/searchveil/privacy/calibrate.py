@@ -1,4 +1,4 @@
-"""Formulas that tie parameters to promises, both ways. docs/guarantees.md proves them; they look at no data.
+"""Formulas that tie parameters to promises, both ways. docs/guarantees/ proves them; they look at no data.
 
 Words: `per_user` = m items a user may keep, `scale` = λ of discrete Laplace noise, p = e^(-1/λ); "publish iff noisy
 ≥ T". Whatever decides a promise is evaluated in interval arithmetic and rounded to the safe side.

@@ -35,7 +35,7 @@ TRUST_IN_WORDS: dict[Trust, str] = {
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What holds for the code as written; `proof` names the section of docs/guarantees.md.
+    """What holds for the code as written; `proof` names the page or section of docs/guarantees/.
 
     A notion, unit, relation or trust model that is not known is refused, and so are numbers out of range: ε is finite,
     except that "none" has ε = ∞ and δ = 1. Any notion with δ = 1 promises nothing, and is not private.

@@ -2,7 +2,7 @@
 
 First the vocabulary, the pairs of query and url that may come out: named by weighted selection, or public. Then each
 user's clicks on it are drawn by a Poisson process of one rate for everybody, whatever she clicked and however often: it
-alone decides how likely she is to appear. docs/guarantees.md#individual-rates proves what the two promise together.
+alone decides how likely she is to appear. docs/guarantees/individual-rates.md proves what the two promise together.
 """
 
 from collections.abc import Mapping
@@ -86,6 +86,8 @@ class Individual(Mechanism[IndividualSettings]):
     Every user appears with a probability of at most δ₂ = δ − δ₁. The vocabulary is named by weighted selection with
     (ε, δ₁), where δ₁ is `selection_delta`; or it is public: the pairs of `candidates`, or all clicks on the queries of
     a `pool`. Then neither ε nor δ₁ is spent. Times are rounded down to `time_unit`; "none" leaves them out.
+
+    Proof: docs/guarantees/individual-rates.md.
     """
 
     method: ClassVar[str] = "sampling"
@@ -185,7 +187,7 @@ class Individual(Mechanism[IndividualSettings]):
             epsilon=0.0 if self.epsilon is None else self.epsilon,
             delta=self.delta,
             neighbours=self.neighbours,
-            proof="docs/guarantees.md#individual-rates",
+            proof="docs/guarantees/individual-rates.md",
             assumed_public=tuple(public),
             caveats=self._caveats(unit_of(log)),
         )

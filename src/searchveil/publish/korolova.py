@@ -50,6 +50,8 @@ class Korolova(Mechanism[KorolovaSettings]):
     `variant` "exact" (ours) publishes the noisy count that selected a query and has the exact δ; "published" is the
     paper's: fresh noise for the published count, and its looser formulas. `counting` "occurrences" lets a user's
     repeated query count each time, "users" once.
+
+    Proof: docs/guarantees/korolova.md.
     """
 
     method: ClassVar[str] = "korolova"
@@ -91,7 +93,7 @@ class Korolova(Mechanism[KorolovaSettings]):
             epsilon=self.epsilon,
             delta=self.delta,
             neighbours=self.neighbours,
-            proof=f"docs/guarantees.md#korolova-{self.variant}",
+            proof=f"docs/guarantees/korolova.md#{self.variant}",
             assumed_public=tuple(public),
         )
         return Plan(self.method, "query", settings, guarantee, counts=self.counting)

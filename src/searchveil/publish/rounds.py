@@ -1,7 +1,7 @@
 """The rounds of weighted selection, on whole numbers: which items are named, and with which score.
 
 Each user spreads an L2 budget over her active items by their priorities; the totals get noise from the account; the
-noisy totals are added up over the rounds and compared with one threshold. docs/guarantees.md#weighted proves it.
+noisy totals are added up over the rounds and compared with one threshold. docs/guarantees/weighted.md proves it.
 """
 
 from collections.abc import Callable

@@ -116,7 +116,7 @@ class Step:
     """The end of a round, for any part of the items: noise on every one of them, and what follows.
 
     An item's noise is a function of this round's key and of its number. A worker that dies, or a task that runs twice,
-    draws it again as it was; no two items and no two rounds share any of it (docs/guarantees.md#weighted).
+    draws it again as it was; no two items and no two rounds share any of it (docs/guarantees/weighted.md).
     """
 
     rule: Rule

@@ -87,6 +87,8 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
     Give `epsilon` (and `delta` where something is hidden by a threshold), or `noise_scale` and `threshold`. Noise of
     one scale serves all parts. Domain "pool" publishes only queries of the pool: pure ε, in which the threshold has no
     part. Clicks and transitions come from public candidates (pure) or through a noisy threshold of their own.
+
+    Proof: docs/guarantees/safelog-click.md.
     """
 
     method: ClassVar[str] = "safelog-click"
@@ -165,7 +167,7 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
             epsilon=epsilon,
             delta=delta,
             neighbours=self.neighbours,
-            proof="docs/guarantees.md#safelog-click",
+            proof="docs/guarantees/safelog-click.md",
             assumed_public=self._assumed_public(),
             unprotected=self._unprotected(),
             caveats=(_given_the_filter(epsilon, delta),) if self.at_least else (),

@@ -53,6 +53,8 @@ class SafeLogSession(Mechanism[SafeLogSessionSettings]):
     Variant "ours" counts a subsequence once per user and publishes the noise that selected it; "published" counts every
     occurrence and draws fresh noise, at the paper's ε and δ. Give `epsilon` and `delta`, or `noise_scale` and
     `threshold` (the paper's K: published iff noisy > K).
+
+    Proof: docs/guarantees/safelog-session.md.
     """
 
     method: ClassVar[str] = "safelog-session"
@@ -144,7 +146,7 @@ class SafeLogSession(Mechanism[SafeLogSessionSettings]):
             epsilon=epsilon,
             delta=self.delta if self.delta is not None else min(1.0, delta),
             neighbours=self.neighbours,
-            proof="docs/guarantees.md#safelog-session",
+            proof="docs/guarantees/safelog-session.md",
             assumed_public=(AT_LEAST_TWO_USERS,),
         )
         return Plan(

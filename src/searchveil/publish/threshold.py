@@ -2,7 +2,7 @@
 
 Items far below the threshold are millions and pass almost never. Of n items with the same true count c < T, each
 passes with the same probability q = P(η ≥ T − c), independently: the number that pass is Binomial(n, q), which ones is
-a uniform choice, and the noisy count of one that passed is T plus a geometric excess. docs/guarantees.md, "Survivors",
+a uniform choice, and the noisy count of one that passed is T plus a geometric excess. docs/guarantees.md#survivors
 proves that the outcome has exactly the distribution of adding noise to every count and comparing.
 """
 

@@ -81,6 +81,8 @@ class Weighted(Mechanism[WeightedSettings]):
     `counts` are how many users hold each named item, or how often it was searched, measured with `count_share` of the
     budget; "score" publishes the noisy weight that named an item instead, which costs nothing, and "none" the items
     alone. With a `pool`, only its items can be named; the pool is public, so no δ is needed for items of one user.
+
+    Proof: docs/guarantees/weighted.md.
     """
 
     method: ClassVar[str] = "weighted"
@@ -148,7 +150,7 @@ class Weighted(Mechanism[WeightedSettings]):
             epsilon=self.epsilon,
             delta=self.delta,
             neighbours=self.neighbours,
-            proof="docs/guarantees.md#weighted",
+            proof="docs/guarantees/weighted.md",
             assumed_public=tuple(public),
             mu=calibration.mu,
             mu_delta=calibration.mu_delta(self.neighbours),

@@ -42,6 +42,8 @@ class Zealous(Mechanism[ZealousSettings]):
     `notion` chooses the calibration: "approximate" (ours, the smallest threshold), or the paper's "probabilistic"
     (Theorem 3, for a public number of users) and "indistinguishable" (Theorem 2). Thresholds are the best ones unless
     given; one that is too low for the promise is refused.
+
+    Proof: docs/guarantees/zealous.md.
     """
 
     method: ClassVar[str] = "zealous"
@@ -118,7 +120,7 @@ class Zealous(Mechanism[ZealousSettings]):
             epsilon=self.epsilon,
             delta=self.delta,
             neighbours=self.neighbours,
-            proof=f"docs/guarantees.md#zealous-{self.notion}",
+            proof=f"docs/guarantees/zealous.md#{self.notion}",
             assumed_public=tuple(public),
             caveats=(_NOT_CLOSED, _SEED_PUBLISHED) if self.notion == "probabilistic" else (),
         )
