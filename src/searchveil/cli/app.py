@@ -12,6 +12,7 @@ from searchveil.errors import InputError
 
 if TYPE_CHECKING:
     from searchveil.log import SearchLog
+    from searchveil.privacy.calibrate import Assumption
     from searchveil.publish.mechanism import Mechanism
 
 app = typer.Typer(
@@ -129,16 +130,13 @@ def plan(
     """Say what a release would guarantee and publish. Touches no budget and publishes nothing."""
     from searchveil.cli import show
     from searchveil.log.summary import WARNING
-    from searchveil.privacy.calibrate import TYPICALLY_HELD
-    from searchveil.publish.expected import expected_rows, needed_users
 
     if log and users is not None:
         raise InputError("give a log or --users, not both")
     assumption = how.assumption(users)
-    wanted = {name: value for name, value in how.extras.items() if name.startswith("wanted_")}
     opened: SearchLog | None
-    if wanted:
-        opened, how.given["delta"] = _smallest_delta(how, reading, log, wanted)
+    if how.wanted:
+        opened, how.given["delta"] = _smallest_delta(how, reading, log)
         mechanism = how.build(assumption)
     else:
         mechanism = how.build(assumption)  # before a log is read: a wrong option should be told at once
@@ -147,27 +145,18 @@ def plan(
     if opened is not None:
         show.problems(opened)
         opened.engine.close()
-    beside: dict[str, Any] = {"warning": WARNING} if opened is not None and planned.figures else {}
-    if how.extras.get("recommend"):
-        beside["recommended"] = _recommended(mechanism)
-    held = TYPICALLY_HELD if assumption is None else assumption.held
-    needed = needed_users(mechanism, held)
-    if needed is not None:
-        beside["needed_users"] = {"users": needed, "held": held}
-    if assumption is not None:
-        beside["expected_rows"] = expected_rows(mechanism, assumption)
+    warning = {"warning": WARNING} if opened is not None and planned.figures else {}
+    beside = warning | _forecast(mechanism, how, assumption)
     if json:
         show.print_json(planned.to_json() | beside)
         return
     show.plan(planned)
-    if wanted:
+    if how.wanted:
         print(f"To release so much, type: --sampler {how.given['sampler']} --delta {how.given['delta']}")
     show.beside_plan(beside, assumed=how.extras.get("assume"))
 
 
-def _smallest_delta(
-    how: MethodOptions, reading: LogOptions, log: list[str] | None, wanted: dict[str, float]
-) -> "tuple[SearchLog, float]":
+def _smallest_delta(how: MethodOptions, reading: LogOptions, log: list[str] | None) -> "tuple[SearchLog, float]":
     """The log, and the smallest δ of sampling that gives what is wanted of it."""
     from searchveil.cli import show
     from searchveil.publish.sampling import Sampling, smallest_exposure
@@ -186,16 +175,28 @@ def _smallest_delta(
     free = {name: getattr(mechanism, name) for name in ("sampler", "support", "seconds") if name in how.given}
     opened = reading.read(log)
     with show.steps() as step:
-        size, recall = wanted.get("wanted_size"), wanted.get("wanted_recall")
+        size, recall = how.wanted.get("wanted_size"), how.wanted.get("wanted_recall")
         found = smallest_exposure(opened, size=size, recall=recall, progress=step, **free)
     return opened, found.delta
 
 
-def _recommended(mechanism: "Mechanism") -> dict[str, dict[str, float]]:
+def _forecast(mechanism: "Mechanism", how: MethodOptions, assumption: "Assumption | None") -> dict[str, Any]:
+    """What can be said without a log: recommended settings, needed users, expected rows."""
+    from searchveil.privacy.calibrate import TYPICALLY_HELD
+    from searchveil.publish.expected import expected_rows, needed_users
     from searchveil.publish.safelog_click import SafeLogClick
 
-    assert isinstance(mechanism, SafeLogClick)  # no other method has the option
-    return mechanism.recommend()
+    found: dict[str, Any] = {}
+    if how.extras.get("recommend"):
+        assert isinstance(mechanism, SafeLogClick)  # no other method has the option
+        found["recommended"] = mechanism.recommend()
+    held = TYPICALLY_HELD if assumption is None else assumption.held
+    needed = needed_users(mechanism, held)
+    if needed is not None:
+        found["needed_users"] = {"users": needed, "held": held}
+    if assumption is not None:
+        found["expected_rows"] = expected_rows(mechanism, assumption)
+    return found
 
 
 @method_command(

@@ -57,6 +57,11 @@ class MethodOptions:
     given: dict[str, Any] = field(default_factory=dict)
     extras: dict[str, Any] = field(default_factory=dict)
 
+    @property
+    def wanted(self) -> dict[str, float]:
+        """What is wanted of the output, where δ is to be looked for."""
+        return {name: value for name, value in self.extras.items() if name.startswith("wanted_")}
+
     def assumption(self, users: int | None = None) -> "Assumption | None":
         text = self.extras.get("assume")
         return None if text is None else assumption_of(text, users or self.given.get("users"))

@@ -205,7 +205,7 @@ def _tally(engine: SparkEngine, notes: Iterable[dict[str, Any]], sources: Sequen
         for reason, (rows, first) in note["problems"].items():
             tally.add(reason, rows, [f"{source.shown}:{before[note['file']] + line}" for line in first])
         before[note["file"]] += note["lines"]
-    tally.sort([source.shown for source in sources])
+    tally.sort(sources)
     return tally
 
 

@@ -108,20 +108,36 @@ def _check_request(reader: Reader, request: Request, on_spark: bool) -> None:
             known = ", ".join(reader.options) or "none"
             raise wrong_option(option, value, f"{reader.name} has no such option; it has {known}")
     for source in request.sources:
-        if reader.parse is None and (source.gzipped or (source.head and not source.head.startswith(b"PAR1"))):
-            raise InputError(
-                f"{source.path}: is not a Parquet file",
-                parameter="format",
-                instead="type another " + setting("format") + f", one of {', '.join(READERS)}",
-            )
-        if Path(source.path).is_dir() and (reader.parse is not None or not any(Path(source.path).rglob("*.parquet"))):
-            raise InputError(f"{source.path}: is a folder; name the files in it, for example '{source.path}/*'")
-        if reader.parse is not None and "://" in source.path and not on_spark:
-            raise InputError(
-                f"{source.path}: only Spark reads text from afar",
-                parameter="engine",
-                instead="add " + setting("engine", "spark") + ", or copy it here",
-            )
+        if reader.parse is None:
+            _check_parquet(source)
+        else:
+            _check_text(source, on_spark)
+
+
+def _check_parquet(source: Source) -> None:
+    if source.gzipped or (source.head and not source.head.startswith(b"PAR1")):
+        raise InputError(
+            f"{source.path}: is not a Parquet file",
+            parameter="format",
+            instead="type another " + setting("format") + f", one of {', '.join(READERS)}",
+        )
+    if Path(source.path).is_dir() and not any(Path(source.path).rglob("*.parquet")):
+        raise _folder(source)
+
+
+def _check_text(source: Source, on_spark: bool) -> None:
+    if Path(source.path).is_dir():
+        raise _folder(source)
+    if "://" in source.path and not on_spark:
+        raise InputError(
+            f"{source.path}: only Spark reads text from afar",
+            parameter="engine",
+            instead="add " + setting("engine", "spark") + ", or copy it here",
+        )
+
+
+def _folder(source: Source) -> InputError:
+    return InputError(f"{source.path}: is a folder; name the files in it, for example '{source.path}/*'")
 
 
 def _parse_into(engine: Engine, reader: Reader, request: Request) -> tuple[ir.Table, Remarks]:

@@ -143,25 +143,21 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
             parts.append(Part("transitions", self.queries_per_user - 1, self.transition_candidates is None))
         return parts
 
+    @property
+    def hidden(self) -> list[Part]:
+        return [part for part in self.parts if part.hidden_by_threshold]
+
+    @property
+    def _changes(self) -> int:
+        """By how much one user may change all counts together; fresh noise for the queries' counts is paid again."""
+        counted = sum(part.per_user for part in self.parts) + (self.queries_per_user if self.fresh_counts else 0)
+        return calibrate.changed_counts(counted, self.neighbours)
+
     def planned(self, log: SearchLog | int | None) -> Plan[SafeLogClickSettings]:
-        hidden = [part for part in self.parts if part.hidden_by_threshold]
-        changes = sum(part.per_user for part in self.parts) + (self.queries_per_user if self.fresh_counts else 0)
-        changes *= 1 if self.neighbours == "add-remove" else 2
-        scale = self.noise_scale or calibrate.scale_for(self.epsilon or 0, changes)
-        epsilon = self.epsilon or calibrate.epsilon_of(scale, changes)
-        thresholds = self._thresholds(scale, hidden)
-        delta = self.delta if self.delta is not None else 0.0
-        if self.threshold is not None:
-            exact = sum(calibrate.occurrences_delta(scale, part.per_user, thresholds[part.name]) for part in hidden)
-            if self.delta is not None and exact > self.delta:
-                raise InputError(
-                    f"the threshold {self.threshold:g} is infeasible: delta would be {exact:.3g}",
-                    parameter="threshold",
-                    value=self.threshold,
-                    instead="raise " + setting("threshold"),
-                )
-            delta = self.delta if self.delta is not None else min(1.0, exact)
-        delta = delta if hidden else 0.0
+        scale, epsilon = scale_and_epsilon(self.epsilon, self.noise_scale, self._changes)
+        thresholds = self._thresholds(scale)
+        exact = sum(calibrate.occurrences_delta(scale, one.per_user, thresholds[one.name]) for one in self.hidden)
+        delta = delta_of(self.delta, exact, self.threshold) if self.hidden else 0.0
         guarantee = Guarantee(
             notion="conditional" if self.at_least else "approximate",
             epsilon=epsilon,
@@ -172,13 +168,10 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
             unprotected=self._unprotected(),
             caveats=(_given_the_filter(epsilon, delta),) if self.at_least else (),
         )
+        paper_threshold = thresholds["queries"] - 1 if self.threshold is None else self.threshold
         paper = safelog.click_epsilon(
-            self.queries_per_user, self.clicks_per_user, scale, thresholds["queries"] - 1, self.pool_coverage
+            self.queries_per_user, self.clicks_per_user, scale, paper_threshold, self.pool_coverage
         )
-        if self.threshold is not None:
-            paper = safelog.click_epsilon(
-                self.queries_per_user, self.clicks_per_user, scale, self.threshold, self.pool_coverage
-            )
         settings = self._settings(scale, thresholds)
         return Plan(self.method, "query", settings, guarantee, {"paper_epsilon": paper}, counts="occurrences")
 
@@ -227,19 +220,19 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
             },
         }
 
-    def _thresholds(self, scale: float, hidden: list[Part]) -> dict[str, int]:
+    def _thresholds(self, scale: float) -> dict[str, int]:
         """T of every part. Parts that are hidden share δ equally; over the pool alone T only keeps slips rare."""
         if self.threshold is not None:
             return {part.name: floor(self.threshold) + 1 for part in self.parts}
-        if hidden and self.delta is None:
-            names = ", ".join(part.name for part in hidden)
+        if self.hidden and self.delta is None:
+            names = ", ".join(part.name for part in self.hidden)
             raise InputError(
                 f"a threshold hides rare {names}, which needs " + setting("delta"),
                 parameter="delta",
                 instead="try " + setting("delta", 1e-6),
             )
-        share = calibrate.equal_share(self.delta or 0, max(1, len(hidden)))
-        thresholds = {part.name: calibrate.occurrences_threshold(scale, share, part.per_user) for part in hidden}
+        share = calibrate.equal_share(self.delta or 0, max(1, len(self.hidden)))
+        thresholds = {part.name: calibrate.occurrences_threshold(scale, share, part.per_user) for part in self.hidden}
         if "queries" not in thresholds:
             thresholds["queries"] = safelog.threshold_for_slips(self.pool.size if self.pool else 1, scale)
         return thresholds
@@ -360,3 +353,25 @@ def check_calibration(epsilon: float | None, noise_scale: float | None) -> None:
             value=epsilon,
             instead="try " + setting("epsilon", 1),
         )
+
+
+def scale_and_epsilon(epsilon: float | None, noise_scale: float | None, changes: int) -> tuple[float, float]:
+    """Of the two, the one that was given and the one that follows, for counts that change by so much in all."""
+    if noise_scale is None:
+        assert epsilon is not None  # or `check_calibration` had refused
+        return calibrate.scale_for(epsilon, changes), epsilon
+    return noise_scale, calibrate.epsilon_of(noise_scale, changes)
+
+
+def delta_of(wanted: float | None, exact: float, threshold: float | None) -> float:
+    """The δ that was asked for, or the exact one; a threshold that is too low for the one asked for is refused."""
+    if wanted is None:
+        return min(1.0, exact)
+    if threshold is not None and exact > wanted:
+        raise InputError(
+            f"the threshold {threshold:g} is infeasible: delta would be {exact:.3g}",
+            parameter="threshold",
+            value=threshold,
+            instead="raise " + setting("threshold"),
+        )
+    return wanted

@@ -24,7 +24,15 @@ from searchveil.progress import Progress
 from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Published
 from searchveil.publish.parameters import Declared, Delta, Epsilon, NeighboursKind
 from searchveil.publish.plan import Plan, Selection, Sessions, Settings, given
-from searchveil.publish.safelog_click import NoiseScale, Patterns, Personal, Threshold, check_calibration
+from searchveil.publish.safelog_click import (
+    NoiseScale,
+    Patterns,
+    Personal,
+    Threshold,
+    check_calibration,
+    delta_of,
+    scale_and_epsilon,
+)
 from searchveil.publish.threshold import survivors
 
 
@@ -116,22 +124,15 @@ class SafeLogSession(Mechanism[SafeLogSessionSettings]):
 
     def planned(self, log: SearchLog | int | None) -> Plan[SafeLogSessionSettings]:
         noises = 2 if self.variant == "published" else 1  # fresh noise for the published count is paid again
-        changes = noises * sum(self.parts) * (1 if self.neighbours == "add-remove" else 2)
-        scale = self.noise_scale or calibrate.scale_for(self.epsilon or 0, changes)
+        changes = calibrate.changed_counts(noises * sum(self.parts), self.neighbours)
+        scale, epsilon = scale_and_epsilon(self.epsilon, self.noise_scale, changes)
         paper_threshold, thresholds = self._thresholds(scale)
-        delta = sum(
+        exact = sum(
             self._delta(part, scale, t, paper_threshold) for part, t in zip(self.parts, thresholds, strict=True)
         )
-        if self.threshold is not None and self.delta is not None and delta > self.delta:
-            raise InputError(
-                f"the threshold {self.threshold:g} is infeasible: delta would be {delta:.3g}",
-                parameter="threshold",
-                value=self.threshold,
-                instead="raise " + setting("threshold"),
-            )
+        delta = delta_of(self.delta, exact, self.threshold)
         paper_epsilon = sum(safelog.session_epsilon(part, scale, paper_threshold) for part in self.parts)
         paper_delta = sum(safelog.session_delta(part, scale, paper_threshold) for part in self.parts)
-        epsilon = self.epsilon or calibrate.epsilon_of(scale, changes)
         if self.variant == "published" and self.epsilon is None and self.neighbours == "add-remove":
             epsilon = max(epsilon, paper_epsilon)
         if epsilon == inf:
@@ -144,7 +145,7 @@ class SafeLogSession(Mechanism[SafeLogSessionSettings]):
         guarantee = Guarantee(
             notion="approximate",
             epsilon=epsilon,
-            delta=self.delta if self.delta is not None else min(1.0, delta),
+            delta=delta,
             neighbours=self.neighbours,
             proof="docs/guarantees/safelog-session.md",
             assumed_public=(AT_LEAST_TWO_USERS,),

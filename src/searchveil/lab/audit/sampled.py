@@ -198,8 +198,13 @@ def play(
         absent = [scene for scene, here in zip(scenes, coins, strict=True) if not here] if replacing else []
         counts = shown_counts(mechanism.release(stage.log(joined, absent, engine), source=source).tables)
         for scene, here, scores in zip(scenes, coins, played, strict=True):
-            named = tuple(("vocabulary", query, _url(query)) for query, _ in scene.history if query == scene.name)
-            watched = [Watched(key, scene.others) for key in (*scene.watched, *named)]
-            seen = Observation(counts, watched, (), (), max(1, scene.others), 1.0)
-            scores.append((here, {name: score(seen) for name, (_, score) in SCORES.items()}))
+            scores.append((here, _scores(scene, counts)))
     return played
+
+
+def _scores(scene: Scene, counts: Counts) -> dict[str, float]:
+    """How much what was published speaks for the scene's canary, by each of the auditor's scores."""
+    named = tuple(("vocabulary", query, _url(query)) for query, _ in scene.history if query == scene.name)
+    watched = [Watched(key, scene.others) for key in (*scene.watched, *named)]
+    seen = Observation(counts, watched, (), (), max(1, scene.others), 1.0)
+    return {name: score(seen) for name, (_, score) in SCORES.items()}

@@ -55,6 +55,19 @@ def match_columns(
     Names that may be the values of somebody's row are not shown.
     """
     names = _first_line(present) if may_be_a_row else Text.of(", ".join(present))
+    _check_given(given, present, names, where)
+    free = {_plain(name): name for name in reversed(present) if name not in given.values()}
+    matched = {**_usual_columns(free), **given}
+    if "user" not in matched:
+        _refuse_less_than_a_user(free, names, where)
+    missing = {ours: NAME for ours in REQUIRED if ours not in matched}
+    if missing:
+        asked = "type " + setting("columns", missing) + ", a NAME out of " + names
+        raise InputError(f"{where}: which column is it? " + asked, parameter="columns")
+    return {ours: matched[ours] for ours in COLUMNS if ours in matched}
+
+
+def _check_given(given: Mapping[str, str], present: Sequence[str], names: Text, where: str) -> None:
     for ours, theirs in given.items():
         if ours not in COLUMNS:
             raise InputError(
@@ -69,19 +82,12 @@ def match_columns(
                 value=theirs,
                 instead="it has " + names,
             )
-    matched = dict(given)
-    free = {_plain(name): name for name in reversed(present) if name not in given.values()}
-    for ours, usual in USUAL_NAMES.items():
-        guess = next((free[name] for name in usual if name in free), None)
-        if ours not in matched and guess is not None:
-            matched[ours] = guess
-    if "user" not in matched:
-        _refuse_less_than_a_user(free, names, where)
-    missing = {ours: NAME for ours in REQUIRED if ours not in matched}
-    if missing:
-        asked = "type " + setting("columns", missing) + ", a NAME out of " + names
-        raise InputError(f"{where}: which column is it? " + asked, parameter="columns")
-    return {ours: matched[ours] for ours in COLUMNS if ours in matched}
+
+
+def _usual_columns(free: Mapping[str, str]) -> dict[str, str]:
+    """Our names -> the file's, where one of them is called as usual."""
+    guesses = {ours: next((free[name] for name in usual if name in free), None) for ours, usual in USUAL_NAMES.items()}
+    return {ours: guess for ours, guess in guesses.items() if guess is not None}
 
 
 def _first_line(values: Sequence[str]) -> Text:
@@ -241,20 +247,22 @@ def _parse_jsonl(shop: Workshop, request: Request) -> Parsed:
     _check_time_format(request.options.get("time_format"))
     looked_at = [value for source in request.sources for value in first_objects(source.first_lines())]
     keys = list(dict.fromkeys(key for value in looked_at for key in value))
-    given = {ours: name for ours, name in request.columns.items() if name in keys or "." not in name}
-    nested = {
-        ours: name for ours, name in request.columns.items() if ours not in given
-    }  # session.id: an id in a session
-    present = keys or list(given.values())  # a first row may be too long to be looked at
-    matched = match_columns([*present, *nested.values()], given | nested, request.sources[0].path)
+    nested = [name for name in request.columns.values() if _is_nested(name, keys)]
+    present = keys or list(request.columns.values())  # a first row may be too long to be looked at
+    matched = match_columns([*present, *nested], request.columns, request.sources[0].path)
     if "user" not in request.columns:
         _refuse_unless_everywhere(matched["user"], looked_at, request.sources[0].path)
-    paths = [path_of(*name.split(".")) if name in nested.values() else path_of(name) for name in matched.values()]
+    paths = [path_of(*name.split(".")) if _is_nested(name, keys) else path_of(name) for name in matched.values()]
     texts = {ours: f"nullif(found[{i}], '')" for i, ours in enumerate(matched, 1)}
     outputs, checks = _outputs_and_checks(texts, request.options)
     nul = {"NUL byte": f"contains({texts['query']}, chr(0)) or contains({texts['user']}, chr(0))"}
     staged = stage(shop, Part(json_lines(paths), request.sources, outputs, MALFORMED | checks | nul))
     return staged.parsed(unit_of(matched["user"]), _guessed(matched, request.columns))
+
+
+def _is_nested(name: str, keys: Sequence[str]) -> bool:
+    """Whether session.id means an id in a session."""
+    return "." in name and name not in keys
 
 
 def _refuse_unless_everywhere(key: str, looked_at: Sequence[Mapping[str, Any]], where: str) -> None:

@@ -197,10 +197,11 @@ class Tally:
             self.rows[reason] += rows
             self.first[reason] += first
 
-    def sort(self, files: Sequence[str]) -> None:
+    def sort(self, sources: Iterable[Source]) -> None:
         """Put the places in the order of the files and of their lines."""
+        positions = {source.shown: source.position for source in sources}
         for places in self.first.values():
-            places.sort(key=lambda place: (files.index(place.rpartition(":")[0]), int(place.rpartition(":")[2])))
+            places.sort(key=lambda place: (positions[place.rpartition(":")[0]], int(place.rpartition(":")[2])))
 
     def problems(self) -> tuple[Problem, ...]:
         return tuple(
@@ -235,6 +236,17 @@ def stage(shop: Workshop, *parts: Part) -> Staged:
         return shop.staged_by(parts)
     scans = [(part, scan) for part in parts for scan in _scans(shop, part)]
     reasons = list(dict.fromkeys(reason for part in parts for reason in part.checks))
+    staged = Staged(_parsed_by_duckdb(shop, scans, reasons), [scan for _, scan in scans], Tally())
+    _count_lines_left_out(staged)
+    found = dict(shop.rows(f"select problem, count(*) from {staged.table} group by all"))
+    _check_that_nothing_is_lost(staged, sum(found.values()))
+    _count_bad_rows(staged, scans, {reasons[code]: rows for code, rows in found.items() if code is not None})
+    staged.tally.sort(source for part in parts for source in part.sources)
+    return staged
+
+
+def _parsed_by_duckdb(shop: Workshop, scans: list[tuple[Part, Scan]], reasons: list[str]) -> str:
+    """The name of the new table."""
     table = f"parsed_{next(_numbers)}"
     selects = " union all ".join(_select(part, scan, reasons) for part, scan in scans)
     try:
@@ -245,14 +257,7 @@ def stage(shop: Workshop, *parts: Part) -> Staged:
         named = ", ".join(file.source.shown for _, scan in scans for file in scan.files)
         kind = type(problem).__name__  # what it says may hold a value of a row
         raise InputError(f"{named}: cannot be parsed (DuckDB stopped with {kind})") from problem
-    staged = Staged(table, [scan for _, scan in scans], Tally())
-    _count_lines_left_out(staged)
-    found = dict(shop.rows(f"select problem, count(*) from {table} group by all"))
-    _check_that_nothing_is_lost(staged, sum(found.values()))
-    _count_bad_rows(staged, scans, {reasons[code]: rows for code, rows in found.items() if code is not None})
-    sources = sorted((source for part in parts for source in part.sources), key=lambda source: source.position)
-    staged.tally.sort([source.shown for source in sources])
-    return staged
+    return table
 
 
 def _scans(shop: Workshop, part: Part) -> list[Scan]:

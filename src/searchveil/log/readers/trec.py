@@ -152,16 +152,20 @@ def _rows_of(session: ET.Element, user: str | None, source: Source, kind: str, t
         except (ValueError, OverflowError):
             tally.add("bad time", 1, place)
             continue
-        clicks = list(search.iterfind("clicked/click"))
-        if not clicks:
+        if search.find("clicked/click") is None:
             yield user, query, time, None, None
-        urls = {_text(result.get("rank")): _text(result.find("url")) for result in search.iterfind("results/result")}
-        for click in clicks:
-            rank = _text(click.find("rank"))
-            if not _NUMBER.fullmatch(rank) or int(rank) > LARGEST_RANK:
-                tally.add("bad rank", 1, place)
-                continue
-            yield user, query, time, int(rank), urls.get(rank) or _text(click.find("docno")) or None
+        for rank, url in _clicks_of(search, place, tally):
+            yield user, query, time, rank, url
+
+
+def _clicks_of(search: ET.Element, place: list[str], tally: Tally) -> Iterator[tuple[int, str | None]]:
+    urls = {_text(result.get("rank")): _text(result.find("url")) for result in search.iterfind("results/result")}
+    for click in search.iterfind("clicked/click"):
+        rank = _text(click.find("rank"))
+        if _NUMBER.fullmatch(rank) and int(rank) <= LARGEST_RANK:
+            yield int(rank), urls.get(rank) or _text(click.find("docno")) or None
+        else:
+            tally.add("bad rank", 1, place)
 
 
 def _text(found: ET.Element | str | None) -> str:
