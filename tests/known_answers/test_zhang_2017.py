@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from searchveil.cli import answer
-from searchveil.privacy import safelog
+from searchveil.privacy import calibrate, safelog
 
 TABLE_3_8 = [(1, 0.43), (2, 0.85), (4, 1.71), (10, 4.27), (80, 34.18)]  # q_f = c_f and ε, at K = b = 10
 TABLE_3_10 = [(6.0, 8.08), (11.0, 20.25), (39.5, 119.33), (24.75, 63.76), (3.0, 2.70)]  # b and its turning point
@@ -55,8 +55,8 @@ def test_table_3_8(items: int, epsilon: float, plan: Any) -> None:
 
 @pytest.mark.parametrize(("scale", "threshold"), TABLE_3_10)
 def test_table_3_10_the_turning_points(scale: float, threshold: float) -> None:
-    assert safelog.turning_point(scale) == pytest.approx(threshold, abs=PRINTED)
-    at = safelog.turning_point(scale)
+    assert calibrate.turning_point(scale) == pytest.approx(threshold, abs=PRINTED)
+    at = calibrate.turning_point(scale)
     assert safelog.alpha(scale, at) == pytest.approx(exp(1 / scale), rel=1e-12)
     assert safelog.alpha(scale, at + 1) == pytest.approx(exp(1 / scale), rel=1e-12), "a higher K changes nothing"
     assert safelog.alpha(scale, at - 0.1) > exp(1 / scale) * (1 + 1e-6), "a lower one costs"

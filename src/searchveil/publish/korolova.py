@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import ceil, exp, log
+from math import ceil
 from typing import Annotated, Any, ClassVar, Literal
 
 import ibis.expr.types as ir
@@ -118,10 +118,9 @@ class Korolova(Mechanism[KorolovaSettings]):
         shares = 2 if self.candidates is None else 3
         d = self.queries_per_user
         scale = self._scale(d, shares)
-        by_delta = d - scale * log(2 * self.delta / d)
-        turning_point = 1 - scale * log(2 * (1 - exp(-1 / scale)))
+        by_delta = calibrate.published_threshold(scale, self.delta, d)
         # With discrete noise the continuous formulas are safe for an integer K and "noisy > K".
-        k = max(ceil(by_delta), ceil(turning_point), d)
+        k = max(ceil(by_delta), ceil(calibrate.turning_point(scale)), d)
         selection = Selection(d, scale, k + 1, count_scale=scale)
         return KorolovaSettings(selection=selection, clicks=self._candidates_counted(shares))
 

@@ -206,7 +206,7 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
         paper_scale = safelog.scale_with_transitions(self.epsilon, self.queries_per_user)
         ours = self.plan().settings
         pool_size = self.pool.size if self.pool else 0
-        paper_threshold = safelog.turning_point(paper_scale)
+        paper_threshold = calibrate.turning_point(paper_scale)
         return {
             "paper": {
                 "noise_scale": paper_scale,

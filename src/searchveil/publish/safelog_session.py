@@ -186,9 +186,7 @@ class SafeLogSession(Mechanism[SafeLogSessionSettings]):
             thresholds = [calibrate.approximate_threshold(scale, share, part) for part in self.parts]
             return thresholds[0] - 1, thresholds
         # One K for both parts, as the thesis has it.
-        k = max(
-            ceil(max(calibrate.korolova_threshold(part / scale, share, part) for part in self.parts)), max(self.parts)
-        )
+        k = max(ceil(max(calibrate.published_threshold(scale, share, part) for part in self.parts)), max(self.parts))
         return k, [k + 1] * len(self.parts)
 
     def check(self, log: SearchLog) -> None:
