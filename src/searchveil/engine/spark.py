@@ -183,9 +183,11 @@ def cause_of(problem: BaseException) -> str:
     if ours:
         return str(ours[-1])
     java = re.findall(r"^(?:Caused by: |: )((?:[a-z]\w*\.)+([A-Z]\w+)(?:: (.*))?)$", text, re.M)
-    telling = [(name, said) for _, name, said in java if said and not name.startswith(("SparkRuntime", "PythonExcep"))]
-    if telling:
-        name, said = telling[-1]
+    informative = [
+        (name, said) for _, name, said in java if said and not name.startswith(("SparkRuntime", "PythonExcep"))
+    ]
+    if informative:
+        name, said = informative[-1]
         return f"{name}: {_without_values(said)}"
     if condition:
         return str(condition)

@@ -13,7 +13,7 @@ from searchveil.log.readers import READERS, Reader, Request
 from searchveil.log.readers.base import wrong_option
 from searchveil.log.readers.parquet import read_parquet
 from searchveil.log.readers.source import Source, find_sources
-from searchveil.log.readers.staging import Parsed, Remarks, Workshop
+from searchveil.log.readers.staging import Parsed, Parser, Remarks
 from searchveil.log.schema import COLUMNS, SearchLog
 from searchveil.scratch import Scratch
 
@@ -51,7 +51,7 @@ def read_log(
         table, remarks = read_parquet(engine, request)
     else:
         table, remarks = _parse_into(engine, reader, request)
-    guessed = [] if declared else [f"the format {reader.name}, told from the first rows"]
+    guessed = [] if declared else [f"the format {reader.name}, inferred from the first rows"]
     public = (*guessed, *remarks.taken_as_public)
     log = SearchLog(table, engine, normalization, remarks.problems, _called(sources), remarks.unit, public)
     _refuse_if_wanting(log, strict)
@@ -160,7 +160,7 @@ def _parse(engine: Any, reader: Reader, request: Request) -> Parsed:
     with Scratch() as scratch:
         connection = engine.connection.con
         connection.execute("set timezone = 'UTC'")  # times without an offset are taken as they are written
-        return reader.parse(Workshop(connection, scratch), request)
+        return reader.parse(Parser(connection, scratch), request)
 
 
 def _called(sources: Sequence[Source]) -> str:

@@ -361,8 +361,8 @@ class Ledger:
 
         Not a secret: it must not be shown. A mistake is to be found, not a forgery.
         """
-        told = json.dumps(_told(log), ensure_ascii=False)
-        return hmac.new(bytes.fromhex(self.key), told.encode(errors="surrogatepass"), hashlib.sha256).hexdigest()
+        seen = json.dumps(_characteristics(log), ensure_ascii=False)
+        return hmac.new(bytes.fromhex(self.key), seen.encode(errors="surrogatepass"), hashlib.sha256).hexdigest()
 
     def _fits(self, counted: list[Guarantee]) -> bool:
         total = basic(counted)
@@ -582,7 +582,7 @@ def _is_cost(number: Any) -> bool:
     return isinstance(number, int | float) and 0 <= number < inf
 
 
-def _told(log: SearchLog) -> dict[str, str]:
+def _characteristics(log: SearchLog) -> dict[str, str]:
     """By one pass over the columns that every log has. The same of the same rows, in any order."""
     user, query = log.table["user"], log.table["query"]
     found = log.engine.fetch(

@@ -236,7 +236,7 @@ def check_parameters(mechanism: "Mechanism") -> None:
             object.__setattr__(mechanism, one.name, item_named(getattr(mechanism, one.name)))
 
 
-def telling(mechanism: "Mechanism") -> dict[str, Any]:
+def needed_parameters(mechanism: "Mechanism") -> dict[str, Any]:
     """The parameters that make a mechanism what it is: without one of them it would be another one."""
     declared = parameters_of(type(mechanism))
     held = {one.name: getattr(mechanism, one.name) for one in declared}

@@ -131,18 +131,18 @@ class Rule:
         # Rounding each round's noise moves an item's sum by at most half of that round's evidence.
         return ceil(Fraction(self.threshold) * UNIT * ONE + Fraction(sum(self.policy.evidence), 2))
 
-    def after(self, done: int, totals: Integers, noisy: Integers) -> "Standing":
+    def after(self, done: int, totals: Integers, noisy: Integers) -> "AfterRound":
         """Where items stand after so many rounds, the last of which brought these noisy weights."""
         totals = totals + self.policy.evidence[done - 1] * noisy
         reached = totals >= self.limit
         if done == self.policy.rounds:
-            return Standing(totals, reached, np.zeros(len(totals), np.int64))
+            return AfterRound(totals, reached, np.zeros(len(totals), np.int64))
         priorities = self.policy.by_table(done, totals, UNIT * ONE, self.threshold, self.sigma)
-        return Standing(totals, reached, np.where(reached, 0, priorities))
+        return AfterRound(totals, reached, np.where(reached, 0, priorities))
 
 
 @dataclass(frozen=True)
-class Standing:
+class AfterRound:
     totals: Integers  # noisy, in units of 1/(UNIT·ONE)
     reached: npt.NDArray[np.bool_]  # named in this round
     priorities: Integers  # for the next round, 0 for those that are out of it

@@ -303,13 +303,13 @@ class Sampling(Mechanism[SamplingSettings | IndividualSettings]):
 
         told_at = 0.0
 
-        def told(done: int, users: int) -> None:
+        def report(done: int, users: int) -> None:
             nonlocal told_at
             if monotonic() >= told_at + 2:
                 told_at = monotonic()
                 progress(f"how much does one user matter? {done:,} of {users:,} users in a row may stay")
 
-        kept = bound_effects(clicks.counts, self._program, self.b, self.most_change, progress=told)
+        kept = bound_effects(clicks.counts, self._program, self.b, self.most_change, progress=report)
         return StagedClicks(kept.counts, clicks.pairs, clicks.numbers[kept.pairs])
 
     def _solved(self, counts: ClickCounts, total: float | None, largest: Reals | None, progress: Progress) -> Solution:

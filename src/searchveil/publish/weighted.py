@@ -169,7 +169,7 @@ class Weighted(Mechanism[WeightedSettings]):
         item, weights = item_named(self.item), plan.settings.weights
         calibration = self._calibration.with_numbers(weights.sigma, weights.threshold)
         progress(f"gathering who holds what, up to {self.candidates_per_user} items of each user")
-        where = HeldHere if log.engine.in_process else HeldInEngine
+        where = HeldInMemory if log.engine.in_process else HeldInEngine
         held = where.of(log, item, self.pool, self.candidates_per_user, source)
         progress(f"{calibration.policy.rounds} rounds of noisy weights")
         account = GaussianAccount(calibration.account_sigma, self.neighbours)
@@ -259,7 +259,7 @@ class Calibration:
 
 
 @dataclass(frozen=True)
-class HeldHere:
+class HeldInMemory:
     """Who holds what, in this process. `HeldInEngine` is the same for an engine that works elsewhere."""
 
     items: pa.Table
@@ -268,7 +268,7 @@ class HeldHere:
     @classmethod
     def of(
         cls, log: SearchLog, item: Item, pool: QueryPool | None, candidates_per_user: int, source: Source
-    ) -> "HeldHere":
+    ) -> "HeldInMemory":
         texts, holdings = _gather(log, item, pool)
         holdings = holdings.bounded(candidates_per_user, source)
         if pool is None:  # an item that nobody keeps must never be named

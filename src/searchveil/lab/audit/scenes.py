@@ -92,7 +92,7 @@ class Shape:
         per_user = weights.per_user
         if per_user > MOST_WEIGHTED:
             raise InputError(
-                f"an audit of weighted selection plays users of at most {MOST_WEIGHTED} items, not {per_user}",
+                f"an audit of weighted selection has users of at most {MOST_WEIGHTED} items, not {per_user}",
                 parameter="candidates_per_user",
                 value=per_user,
                 instead="add " + setting("candidates_per_user", 2) + ": the code is the same",

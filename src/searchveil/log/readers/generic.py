@@ -12,7 +12,7 @@ from searchveil.log.readers.base import Reader, Request, wrong_option
 from searchveil.log.readers.jsonlines import MALFORMED, first_objects, json_lines, path_of
 from searchveil.log.readers.records import Dialect, Record
 from searchveil.log.readers.source import BYTE_ORDER_MARK, HEAD_BYTES, Source, first_lines
-from searchveil.log.readers.staging import Layout, Parsed, Part, Workshop, stage
+from searchveil.log.readers.staging import Layout, Parsed, Parser, Part, stage
 from searchveil.log.readers.times import bad_time, time_sql
 from searchveil.log.schema import COLUMNS
 
@@ -139,7 +139,7 @@ def _outputs_and_checks(
     return outputs, checks
 
 
-def _parse_separated(shop: Workshop, request: Request, delimiter: str, quote: str) -> Parsed:
+def _parse_separated(parser: Parser, request: Request, delimiter: str, quote: str) -> Parsed:
     delimiter = _one_character(request, "delimiter", delimiter)
     quote = _one_character(request, "quote", quote)
     if quote == delimiter:
@@ -162,8 +162,8 @@ def _parse_separated(shop: Workshop, request: Request, delimiter: str, quote: st
         described = " but ".join(f"{path} is one of {unit}s" for unit, path in units.items())
         instead = "read them apart, or type " + setting("columns", {"user": NAME})
         raise InputError(described, parameter="columns", instead=instead)
-    staged = stage(shop, *parts)
-    public = [] if has_header else ["the number of columns, told from the first row"]
+    staged = stage(parser, *parts)
+    public = [] if has_header else ["the number of columns, inferred from the first row"]
     if quote:  # said of every file: a record that told which ones have a broken quote would tell of somebody's row
         public.append("that quotes are well-formed: a broken one can swallow rows of others")
     return staged.parsed(next(iter(units)), public)
@@ -235,15 +235,15 @@ def _same_outputs(parts: Sequence[Part]) -> None:
             )
 
 
-def _parse_csv(shop: Workshop, request: Request) -> Parsed:
-    return _parse_separated(shop, request, ",", '"')
+def _parse_csv(parser: Parser, request: Request) -> Parsed:
+    return _parse_separated(parser, request, ",", '"')
 
 
-def _parse_tsv(shop: Workshop, request: Request) -> Parsed:
-    return _parse_separated(shop, request, "\t", "")
+def _parse_tsv(parser: Parser, request: Request) -> Parsed:
+    return _parse_separated(parser, request, "\t", "")
 
 
-def _parse_jsonl(shop: Workshop, request: Request) -> Parsed:
+def _parse_jsonl(parser: Parser, request: Request) -> Parsed:
     _check_time_format(request.options.get("time_format"))
     looked_at = [value for source in request.sources for value in first_objects(source.first_lines())]
     keys = list(dict.fromkeys(key for value in looked_at for key in value))
@@ -256,7 +256,7 @@ def _parse_jsonl(shop: Workshop, request: Request) -> Parsed:
     texts = {ours: f"nullif(found[{i}], '')" for i, ours in enumerate(matched, 1)}
     outputs, checks = _outputs_and_checks(texts, request.options)
     nul = {"NUL byte": f"contains({texts['query']}, chr(0)) or contains({texts['user']}, chr(0))"}
-    staged = stage(shop, Part(json_lines(paths), request.sources, outputs, MALFORMED | checks | nul))
+    staged = stage(parser, Part(json_lines(paths), request.sources, outputs, MALFORMED | checks | nul))
     return staged.parsed(unit_of(matched["user"]), _guessed(matched, request.columns))
 
 
@@ -279,9 +279,9 @@ def _refuse_unless_everywhere(key: str, looked_at: Sequence[Mapping[str, Any]], 
 
 
 def _guessed(matched: Mapping[str, str], given: Mapping[str, str]) -> list[str]:
-    """Keys are part of the rows, no header: which ones were there to choose from is told from rows."""
+    """Keys are part of the rows, no header: which ones were there to choose from is inferred from rows."""
     guesses = [f"{ours} ({printable(matched.get(ours, 'none'))})" for ours in COLUMNS if ours not in given]
-    return [f"which keys hold {', '.join(guesses)}, told from the first rows"] if guesses else []
+    return [f"which keys hold {', '.join(guesses)}, inferred from the first rows"] if guesses else []
 
 
 # Recognising
