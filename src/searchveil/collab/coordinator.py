@@ -83,7 +83,7 @@ class Coordinator:
                 f"{identity.folder} is the folder of {identity.name}, and the run file names "
                 f"{self.agreement.coordinator.name} as the coordinator"
             )
-        identity.pinned(identity.name, self.agreement.coordinator.certificate)
+        identity.pinned(identity.name, self.agreement.coordinator.certificate).check_valid()
         self.certificates = {name: identity.pinned(name, self.agreement.parties[name]) for name in self.agreement.names}
         self.by_fingerprint = {fingerprint: name for name, fingerprint in self.agreement.parties.items()}
         self.transcript = Transcript(transcript)

@@ -54,6 +54,15 @@ class Certificate:
     def fingerprint(self) -> str:
         return fingerprint_of(self.parsed.public_bytes(serialization.Encoding.DER))
 
+    def check_valid(self) -> None:
+        """Refuse one that has expired, by this machine's clock."""
+        until = self.parsed.not_valid_after_utc
+        if until < datetime.now(UTC):
+            raise InputError(
+                f"the certificate of {self.name} has expired on {until.date().isoformat()}",
+                instead="make a new folder, exchange certificates and agree on a run file again",
+            )
+
     def check_signature(self, signature: bytes, message: bytes) -> None:
         """InvalidSignature, unless the holder of this certificate's key signed the message."""
         key = self.parsed.public_key()

@@ -40,6 +40,7 @@ from searchveil.collab.transcript import Transcript
 from searchveil.errors import InputError
 
 BEAT = 2.0  # seconds between signs of life
+CLOSED = 6  # connections closed without a word, before the first answer, after which it is told why
 PATIENCE = 30.0  # seconds for one request; the coordinator answers after a few, whatever happens
 
 
@@ -55,6 +56,7 @@ class Link:
         self.others = [name for name in self.agreement.names if name != self.name]
         everybody = {**self.agreement.parties, self.agreement.coordinator.name: self.agreement.coordinator.certificate}
         self.certificates = {name: identity.pinned(name, fingerprint) for name, fingerprint in everybody.items()}
+        self.certificates[self.name].check_valid()
         self.address = self.agreement.coordinator.address
         self.session = ""
         self.pair_keys: dict[str, bytes] = {}
@@ -63,6 +65,7 @@ class Link:
         self._sent: dict[str, int] = {}
         self._fetched: dict[str, int] = {}
         self._ended: str | None = None
+        self._known = False  # whether the coordinator has ever answered
         self._answered = time.monotonic()
         self._begun = time.monotonic()
         self._closing = threading.Event()
@@ -77,13 +80,14 @@ class Link:
 
     def _ask(self, method: str, path: str, content: bytes | None = None) -> httpx.Response:
         """The answer, however often the line is cut within the silence that the run allows."""
-        pause = 0.1
+        pause, closed = 0.1, 0
         while True:
             self.check()
             try:
                 answer = self._client.request(method, path, content=content)
             except httpx.TransportError as problem:
-                self._check_certificates(problem)
+                closed += isinstance(problem, httpx.RemoteProtocolError)
+                self._check_certificates(problem, closed)
                 allowed = self.agreement.silence if self.session else self.agreement.deadline
                 if time.monotonic() - self._answered > allowed:
                     raise RunEnded(f"the coordinator at {self.address} has not answered for {allowed:g} s") from None
@@ -92,7 +96,7 @@ class Link:
                 self._client.close()
                 self._client = self._new_client()
                 continue
-            self._answered = time.monotonic()
+            self._answered, self._known = time.monotonic(), True
             return self._checked(answer)
 
     def _checked(self, answer: httpx.Response) -> httpx.Response:
@@ -109,8 +113,11 @@ class Link:
         if time.monotonic() - self._begun > self.agreement.deadline + self.agreement.silence:
             raise RunEnded(f"the deadline of {self.agreement.deadline:g} s has passed")
 
-    def _check_certificates(self, problem: BaseException) -> None:
-        """A certificate that is refused stays refused: say so at once."""
+    def _check_certificates(self, problem: BaseException, closed: int) -> None:
+        """A certificate that is refused stays refused: say so soon.
+
+        A server of this kind closes the connection of a client whose certificate it refuses, without saying why.
+        """
         cause: BaseException | None = problem
         while cause is not None:
             if isinstance(cause, ssl.SSLCertVerificationError):
@@ -118,12 +125,12 @@ class Link:
                     f"the coordinator at {self.address} shows a certificate that is not the pinned one, or is not "
                     f"valid now ({cause.verify_message})"
                 ) from None
-            if isinstance(cause, ssl.SSLError) and "ALERT" in (cause.reason or ""):
-                raise RunEnded(
-                    f"the coordinator at {self.address} refused the certificate of {self.name} "
-                    f"({(cause.reason or '').lower().replace('_', ' ')})"
-                ) from None
             cause = cause.__cause__ or cause.__context__
+        if closed >= CLOSED and not self._known:
+            raise RunEnded(
+                f"the coordinator at {self.address} closes every connection: it has pinned another certificate of "
+                f"{self.name}, or holds it for expired"
+            ) from None
 
     # --- the beginning and the end ---
 

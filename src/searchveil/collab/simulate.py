@@ -15,7 +15,7 @@ from typing import Any
 import ibis
 
 from searchveil.collab import identity
-from searchveil.errors import InputError, shortest
+from searchveil.errors import InputError, as_option, shortest
 from searchveil.log import SearchLog
 from searchveil.progress import Progress, silent
 from searchveil.publish.release import Release
@@ -195,16 +195,20 @@ class Simulation:
 
     def _start(self, place: Path, name: str, log: Path | None) -> "subprocess.Popen[bytes]":
         """A process as it would run on a host of its own."""
-        common = ["--run", "run.toml", "--folder", name, "--transcript", f"{name}.transcript"]
+        common = _options(run="run.toml", folder=name, transcript=f"{name}.transcript")
         if log is None:
             command = [*COMMAND, "coordinator", *common]
         else:
-            command = [*COMMAND, "party", log.name, *common, "--out", f"out-{name}", "--json"]
+            command = [*COMMAND, "party", log.name, *common, *_options(out=f"out-{name}", json=True)]
         with (place / f"{name}.err").open("wb") as err, (place / f"{name}.json").open("wb") as out:
             environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
             return subprocess.Popen(
                 command, cwd=place, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err
             )
+
+
+def _options(**given: Any) -> list[str]:
+    return [word for name, value in given.items() for word in as_option(name, value).split(" ")]
 
 
 def _free_port() -> int:
