@@ -41,7 +41,7 @@ from searchveil.errors import InputError
 
 BEAT = 2.0  # seconds between signs of life
 CLOSED = 6  # connections closed without a word, before the first answer, after which it is told why
-PATIENCE = 30.0  # seconds for one request; the coordinator answers after a few, whatever happens
+PATIENCE = 15.0  # seconds for one request; the coordinator answers after a few, whatever happens
 
 
 class Link:
