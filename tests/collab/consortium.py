@@ -7,13 +7,11 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-import ibis
 import pyarrow as pa
 
 from searchveil.collab import identity
 from searchveil.collab.agreement import RunFile
 from searchveil.collab.coordinator import Coordinator
-from searchveil.collab.identity import Identity
 from searchveil.collab.messages import RunEnded
 from searchveil.collab.party import Joined, Noise, Party
 from searchveil.collab.simulate import run_text
@@ -127,7 +125,7 @@ class Outcome:
     def tables(self) -> dict[str, dict[str, int]]:
         """The published counts at each party."""
         return {
-            name: dict(zip(one.release.table["query"].to_pylist(), one.release.table["count"].to_pylist(), strict=True))
+            name: {row["query"]: row["count"] for row in one.release.table.to_pylist()}
             for name, one in self.joined.items()
         }
 
@@ -144,6 +142,3 @@ def counts(logs: Mapping[str, Searches]) -> dict[str, int]:
             for query in set(queries):
                 found[query] = found.get(query, 0) + 1
     return found
-
-
-__all__ = ["Consortium", "Identity", "NoNoise", "Outcome", "counts", "free_port", "ibis", "search_log"]

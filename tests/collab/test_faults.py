@@ -72,13 +72,13 @@ class Proxy:
         self.cut = False
 
 
-def slowed(party: Party, topic: str, seconds: float) -> None:
+def slowed(party: Party, slow: str, seconds: float) -> None:
     honest = party.link.send
 
-    def send(recipient: str, phase: Any, sent: str, payload: bytes) -> None:
-        if sent == topic:
+    def send(recipient: str, phase: Any, topic: str, payload: bytes) -> None:
+        if topic == slow:
             time.sleep(seconds)
-        honest(recipient, phase, sent, payload)
+        honest(recipient, phase, topic, payload)
 
     party.link.send = send  # type: ignore[method-assign]
 

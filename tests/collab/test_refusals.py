@@ -18,7 +18,7 @@ from searchveil.errors import InputError
 from searchveil.privacy.ledger import Ledger
 
 LOGS = {name: {f"{name}{i}": ["weather", f"{name} {i}"] for i in range(30)} for name in "abc"}
-Post = Callable[[bytes], None]
+Post = Callable[[bytes], Any]
 
 
 def ledgers(consortium: Consortium) -> dict[str, Ledger]:
@@ -60,7 +60,7 @@ def posting(change: Callable[[Post, bytes, list[bytes]], None]) -> Callable[[Par
         def ask(method: str, path: str, content: bytes | None = None) -> Any:
             if path != "/v1/messages" or content is None:
                 return honest(method, path, content)
-            change(lambda message: honest(method, path, message) and None, content, before)
+            change(lambda message: honest(method, path, message), content, before)
             before.append(content)
 
         party.link._ask = ask  # type: ignore[method-assign]

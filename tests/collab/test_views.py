@@ -122,7 +122,12 @@ def test_two_numbers_of_dummies_hide_how_many_items_are_shared(tmp_path: Path, m
     drawn: list[int] = []
     sent: list[int] = []
     honest = coordinator_module.united
-    monkeypatch.setattr(coordinator_module, "united", lambda lists: sent.extend(map(len, lists)) or honest(lists))
+
+    def united(lists: list[bytes]) -> bytes:
+        sent.extend(map(len, lists))
+        return honest(lists)
+
+    monkeypatch.setattr(coordinator_module, "united", united)
     consortium = Consortium(tmp_path, 2)
     logs = {name: LOGS_1[name] for name in "ab"}
     _, seen = run_watched(consortium, logs, {"a": Padded(points=0), "b": Numbered()})
@@ -149,7 +154,7 @@ def test_ids_of_two_runs_have_nothing_in_common(tmp_path: Path, monkeypatch: pyt
             (tmp_path / f"out-{name}").rename(tmp_path / f"run-{run}-{name}")
     first, second = seen
     assert len(first[0] & first[1]) == 1  # the coordinator does see the overlap of a and b within a run: "weather"
-    assert not set.union(*first) & set.union(*second)
+    assert not set().union(*first) & set().union(*second)
 
 
 def test_no_hop_can_match_points_with_guesses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

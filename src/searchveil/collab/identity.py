@@ -17,7 +17,7 @@ from cryptography.x509.oid import NameOID
 
 from searchveil.atomic import atomic_path, write_atomically
 from searchveil.collab.agreement import NAME
-from searchveil.errors import Blank, InputError, command
+from searchveil.errors import Blank, Command, InputError, Text
 
 KEY, CERTIFICATE, PINNED = "key.pem", "certificate.pem", "pinned"
 VALID_DAYS = 730
@@ -95,7 +95,7 @@ class Identity:
         if not self.certificate_path.exists():
             raise InputError(
                 f"{self.folder} is no folder of a party: it has no {CERTIFICATE}",
-                instead="make one: " + command(f"collab init {self.folder}", name=Blank("NAME")),
+                instead="make one: " + _init(self.folder, "name", "NAME"),
             )
         return Certificate.read(self.certificate_path)
 
@@ -117,8 +117,7 @@ class Identity:
             if not place.exists():
                 raise InputError(
                     f"{self.folder} has no certificate of {name}",
-                    instead=f"get its {CERTIFICATE} and type "
-                    + command(f"collab init {self.folder}", pin=Blank("FILE")),
+                    instead=f"get its {CERTIFICATE} and type " + _init(self.folder, "pin", "FILE"),
                 )
             certificate = Certificate.read(place)
         if certificate.fingerprint != fingerprint:
@@ -139,6 +138,10 @@ class Identity:
         place.parent.mkdir(mode=0o700, exist_ok=True)
         write_atomically(place, certificate.pem.decode())
         return certificate
+
+
+def _init(folder: Path, option: str, value: str) -> Text:
+    return Text((Command(f"collab init {folder}", {option: Blank(value)}),))
 
 
 def create(folder: Path, name: str, *, now: datetime | None = None, days: int = VALID_DAYS) -> Identity:
