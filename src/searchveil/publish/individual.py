@@ -189,7 +189,7 @@ class Individual(Mechanism[IndividualSettings]):
             neighbours=self.neighbours,
             proof="docs/guarantees/individual-rates.md",
             assumed_public=tuple(public),
-            caveats=self._caveats(unit_of(log)),
+            caveats=self.caveats(unit_of(log)),
         )
         if not isinstance(log, int):  # of a log, only what is drawn may tell
             return Plan(self.method, "click", settings, guarantee, counts="occurrences")
@@ -198,7 +198,7 @@ class Individual(Mechanism[IndividualSettings]):
         advice = too_little(limit)
         return Plan(self.method, "click", settings, guarantee, figures=figures, advice=advice, counts="occurrences")
 
-    def _caveats(self, unit: str) -> tuple[str, ...]:
+    def caveats(self, unit: str) -> tuple[str, ...]:
         urls = (f"the urls of a {unit} who appears are shown as they are, whoever else clicked them",)
         return (
             f"most of δ is the chance to appear at all: a {unit} appears with a probability of at most "
@@ -212,18 +212,22 @@ class Individual(Mechanism[IndividualSettings]):
         CLICK.check(log)
 
     def publish(self, log: SearchLog, plan: Plan[IndividualSettings], source: Source, progress: Progress) -> Published:
-        engine = log.engine
         allowed, named = self._vocabulary(log, source, progress)
+        pairs = int(log.engine.value(allowed.count()))
+        table = self.drawn(allowed, log, source, progress)
+        tables = {"data": table} if named is None else {"data": table, "vocabulary": named}
+        return Published(tables, self.figures(table, pairs), self.advice(pairs, table.num_rows))
+
+    def drawn(self, allowed: ir.Table, log: SearchLog, source: Source, progress: Progress) -> pa.Table:
+        """Clicks of this log's users on the texts of a vocabulary, under pseudonyms from 1 on."""
+        engine = log.engine
         vocabulary = engine.number(allowed, "entry", allowed.columns)
         progress("gathering the clicks on these pairs")
         clicks = engine.stage(_clicks_on(vocabulary, log, self.time_unit))
         holders = engine.number(clicks.group_by("user").agg(clicks=clicks.count()), "holder", ["user"])
         progress("drawing")
         numbers = engine.fetch(holders.select("holder", "clicks")).sort_by("holder")["clicks"].to_numpy()
-        table = _rows(clicks, holders, vocabulary, draw(numbers, self.rate, source), log, source)
-        tables = {"data": table} if named is None else {"data": table, "vocabulary": named}
-        pairs = int(engine.value(vocabulary.count()))
-        return Published(tables, self._figures(table, pairs), self._advice(pairs, table.num_rows))
+        return _rows(clicks, holders, vocabulary, draw(numbers, self.rate, source), log, source)
 
     def _vocabulary(self, log: SearchLog, source: Source, progress: Progress) -> tuple[ir.Table, pa.Table | None]:
         """The texts by which a click may be drawn; and those of them that are not public already."""
@@ -235,7 +239,7 @@ class Individual(Mechanism[IndividualSettings]):
         named = self.selection.publish(log, self.selection.planned(log), source, progress).tables["data"]
         return log.engine.load(named), named
 
-    def _figures(self, table: pa.Table, pairs: int) -> dict[str, Any]:
+    def figures(self, table: pa.Table, pairs: int) -> dict[str, Any]:
         """Functions of what is published. The users who could be drawn are estimated: their number is a secret."""
         published = len(set(table["user"].to_pylist()))
         users = round(published / -expm1(-self.rate))
@@ -248,7 +252,7 @@ class Individual(Mechanism[IndividualSettings]):
             "clicks_drawn": sum(table["count"].to_pylist()),
         }
 
-    def _advice(self, pairs: int, rows: int) -> str | None:
+    def advice(self, pairs: int, rows: int) -> str | None:
         if not pairs:
             return (
                 "No pair of query and url was common enough to be named. A larger ε names more, and so do more "

@@ -1,0 +1,35 @@
+"""A party's own counts: bounded to m items of each user before anything else happens to them."""
+
+from dataclasses import dataclass
+
+import numpy as np
+import numpy.typing as npt
+
+from searchveil.collab.agreement import Agreement
+from searchveil.collab.opening import encoded
+from searchveil.items import item_named
+from searchveil.log import SearchLog
+from searchveil.privacy.contributions import bound_contributions, count_users
+from searchveil.privacy.noise import Source
+
+
+@dataclass(frozen=True)
+class Histogram:
+    """Items as bytes, each once, and how many users keep each."""
+
+    items: list[bytes]
+    counts: npt.NDArray[np.int64]
+
+
+def local_histogram(log: SearchLog, agreement: Agreement, source: Source) -> Histogram:
+    """Of at most `per_user` items of each user. Texts too long to be opened are left out, whoever has them."""
+    item = item_named(agreement.item)
+    chosen = bound_contributions(item.held(log), item.columns, agreement.per_user, source.seed(), log.engine)
+    kept = item.finish(chosen, log.normalization).distinct()
+    counts = item.not_blank(log.engine.stage(count_users(kept, item.columns)))
+    table = log.engine.fetch(counts)
+    columns = zip(*(table[name].to_pylist() for name in item.columns), strict=True)
+    raw = [encoded(values) for values in columns]
+    numbers = table["count"].to_numpy().astype(np.int64)
+    short = np.array([len(one) <= agreement.longest_text for one in raw], bool)
+    return Histogram([one for one, fits in zip(raw, short, strict=True) if fits], numbers[short])

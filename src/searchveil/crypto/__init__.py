@@ -1,0 +1,1 @@
+"""What keeps secrets? One small file for each construction; knows nothing of search logs."""
