@@ -1,0 +1,1 @@
+"""What keeps secrets: small files, one primitive each, checked against the vectors of their standards."""
