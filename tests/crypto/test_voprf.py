@@ -81,7 +81,10 @@ def test_an_answer_of_another_key_is_refused() -> None:
             voprf.finalize(PUBLIC, [b"a", b"b"], blinded, *answer)
 
 
-@pytest.mark.parametrize("element", [bytes(32), b"\xff" * 32, b"short"])
+SECOND_ENCODING = ELEMENTS[0][:-1] + bytes([ELEMENTS[0][-1] | 0x80])
+
+
+@pytest.mark.parametrize("element", [bytes(32), b"\xff" * 32, b"short", SECOND_ENCODING])
 def test_the_server_refuses_what_is_no_point(element: bytes) -> None:
     with pytest.raises(voprf.VoprfError):
         voprf.evaluate(PRIVATE, [element])

@@ -102,7 +102,9 @@ def output(private: bytes, text: bytes) -> bytes:
 
 def check_element(element: bytes) -> None:
     """Refuse what is no point, and the identity, which would show an output to everybody."""
-    if len(element) != ELEMENT_BYTES or element == _IDENTITY or not _is_valid_point(element):
+    # The library passes over the highest bit, which would give every point a second encoding.
+    canonical = len(element) == ELEMENT_BYTES and not element[-1] & 0x80
+    if not canonical or element == _IDENTITY or not _is_valid_point(element):
         raise VoprfError("an element is not a valid point of ristretto255")
 
 
