@@ -7,6 +7,7 @@ import pytest
 
 from searchveil.errors import InputError
 from searchveil.privacy import sample_threshold as st
+from searchveil.privacy.sample_threshold import Floats
 
 LN10 = log(10)
 
@@ -30,13 +31,13 @@ def test_known_answers(epsilon: float, p: float, thresholds: tuple[int, ...]) ->
         assert st.sample_threshold_delta(epsilon, p, threshold - 1, d) > 1e-6
 
 
-def published(n: int, p: float, threshold: int) -> np.ndarray:  # type: ignore[type-arg]
+def published(n: int, p: float, threshold: int) -> Floats:
     """The probabilities of what comes out of n users who have an item: nothing, or a count up to 200."""
     chances = [comb(n, j) * p**j * (1 - p) ** (n - j) for j in range(201)]
     return np.array([sum(chances[:threshold]), *chances[threshold:]])
 
 
-def divergence(one: np.ndarray, other: np.ndarray, epsilon: float) -> float:  # type: ignore[type-arg]
+def divergence(one: Floats, other: Floats, epsilon: float) -> float:
     return float(np.maximum(one - exp(epsilon) * other, 0).sum())
 
 

@@ -63,8 +63,13 @@ def public_of(private: bytes) -> bytes:
     return bytes(_times_base(private))
 
 
+def to_blind(wide: bytes) -> bytes:
+    """A factor from 64 uniform secret bytes, for a client that must be able to ask the same question again."""
+    return bytes(_reduce(wide))
+
+
 def blind(text: bytes, scalar: bytes | None = None) -> Blinded:
-    """Hide an input behind a random factor. Only tests give the factor."""
+    """Hide an input behind a random factor, or behind one that was made by `to_blind`."""
     factor = bytes(_random_scalar()) if scalar is None else scalar
     return Blinded(factor, bytes(_times(factor, _to_group(text))))
 

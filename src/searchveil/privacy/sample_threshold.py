@@ -134,7 +134,7 @@ def _composed(epsilon: float, p: float, threshold: int, per_user: int) -> float:
     hit = -np.expm1(per_user * np.log1p(-unbounded))
     above = reached > epsilon
     delta = hit + float((total[above] * -np.expm1(epsilon - reached[above])).sum())
-    return min(1.0, delta * _MORE + _AND_MORE)
+    return min(1.0, float(delta * _MORE + _AND_MORE))
 
 
 @lru_cache(maxsize=64)
@@ -145,7 +145,7 @@ def _loss_distribution(p: float, threshold: int) -> tuple[Floats, Floats, float]
     straight lines bounds it from above, and belongs to the pair with these losses (Doroshenko et al. 2022).
     """
     lowest = log1p(-p)
-    losses = lowest + STEP * np.arange(ceil((LARGEST_LOSS - lowest) / STEP) + 1)
+    losses: Floats = lowest + STEP * np.arange(ceil((LARGEST_LOSS - lowest) / STEP) + 1, dtype=np.float64)
     weights = np.exp(losses)
     # Near the lowest loss very many numbers of users matter. There a straight line to the first loss with few is used.
     first = next(i for i in range(1, len(losses)) if _last_count(losses[i], p, threshold) <= threshold + MOST_NUMBERS)
@@ -155,7 +155,7 @@ def _loss_distribution(p: float, threshold: int) -> tuple[Floats, Floats, float]
     profile = np.maximum.accumulate(profile[::-1])[::-1]
     # Slopes in e^ε: −Q(loss > ε), where Q is the distribution that the loss is measured against.
     beyond = np.concatenate([[1.0], np.minimum(1.0, -np.diff(profile) / np.diff(weights)), [0.0]])
-    masses = np.maximum(0.0, -np.diff(np.minimum.accumulate(beyond))) * weights
+    masses: Floats = np.maximum(0.0, -np.diff(np.minimum.accumulate(beyond))) * weights
     return losses, masses, float(profile[-1])
 
 
@@ -176,4 +176,6 @@ def _float_divergence(epsilon: float, p: float, n: int, threshold: int) -> float
 @lru_cache(maxsize=4096)
 def _binomial(n: int, p: float) -> Floats:
     j = np.arange(n + 1)
-    return np.exp(gammaln(n + 1) - gammaln(j + 1) - gammaln(n - j + 1) + j * np.log(p) + (n - j) * np.log1p(-p))
+    ways = gammaln(n + 1) - gammaln(j + 1) - gammaln(n - j + 1)
+    chances: Floats = np.exp(ways + j * np.log(p) + (n - j) * np.log1p(-p))
+    return chances
