@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from searchveil.cli.collab import collab
+from searchveil.cli.crowd import crowd
 from searchveil.cli.methods import OF_PLAN, MethodOptions, method_command
 from searchveil.cli.options import BudgetOptions, Json, LogOptions, LogPaths, OptionalLogPaths, with_option_groups
 from searchveil.errors import InputError
@@ -27,6 +28,7 @@ app = typer.Typer(
 attack = typer.Typer(help="Attacks that show why a method does, or does not, protect people.", no_args_is_help=True)
 app.add_typer(attack, name="attack")
 app.add_typer(collab, name="collab")
+app.add_typer(crowd, name="crowd")
 
 
 def _example(line: str) -> str:
