@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from searchveil.atomic import keep_private, written
 from searchveil.errors import printable, was_interrupted
@@ -42,13 +42,12 @@ def answer() -> NoReturn:
         elif isinstance(problem, BrokenPipeError):
             # Whoever reads our output has gone (`… | head`): not an error of ours, and nothing more can be said there.
             _leave_stdout()
-            sys.exit(1)
+            sys.exit(128 + signal.SIGPIPE)
         elif isinstance(problem, OSError):
             _leave_stdout()
             _stop(f"{problem.filename or 'the output'}: {problem.strerror or problem}", 2)
         elif hasattr(problem, "format_message"):  # the command line itself is wrong
-            asked = getattr(getattr(problem, "ctx", None), "command_path", None) or "searchveil"
-            _stop(f"{problem.format_message().rstrip('.')}. Try '{asked} --help'.", 2)
+            _refuse_command_line(problem)
         elif type(problem).__module__.split(".")[0] in ("duckdb", "_duckdb"):
             name = type(problem).__name__
             # Other errors may quote a cell of a private row.
@@ -63,6 +62,14 @@ def answer() -> NoReturn:
     if code == INTERRUPTED:
         _say_stopped(received() or signal.SIGINT)
     sys.exit(code)
+
+
+def _refuse_command_line(problem: Any) -> NoReturn:
+    asked = getattr(getattr(problem, "ctx", None), "command_path", None) or "searchveil"
+    said = problem.format_message().rstrip(".")
+    if not said:  # nothing was asked, and help was shown
+        sys.exit(2)
+    _stop(f"{said}{'' if said.endswith('?') else '.'} Try '{asked} --help'.", 2)
 
 
 def _say_stopped(number: int) -> NoReturn:

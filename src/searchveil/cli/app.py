@@ -68,8 +68,9 @@ def demo(
     if json:
         show.print_json(asdict(log))
     else:
-        print(f"{log.path}: {log.rows:,} rows of {log.users:,} users with {log.clicks:,} clicks")
-        print(f"{log.planted:,} rows are planted personal queries that must never come out")
+        of_users = f"{show.counted(log.rows, 'row')} of {show.counted(log.users, 'user')}"
+        print(f"{log.path}: {of_users} with {show.counted(log.clicks, 'click')}")
+        print(f"{show.counted(log.planted, 'row is', 'rows are')} planted personal queries that must never come out")
 
 
 @app.command(epilog=_example("searchveil inspect log.tsv"))
@@ -116,8 +117,9 @@ def methods(
 @method_command(
     app,
     "searchveil plan --epsilon 1 --delta 1e-6 --assume users=20000",
-    "searchveil plan {} --users 657426",
+    "searchveil plan {}",
     OF_PLAN,
+    dict.fromkeys(("weighted", "zealous"), " --assume users=657426") | {"sampling": " --users 657426"},
 )
 def plan(
     how: MethodOptions,
@@ -217,6 +219,8 @@ def release(
     from searchveil.publish.folder import claimed
 
     mechanism = how.build(how.assumption())
+    if not json and (takes := mechanism.plan().takes) is not None:  # before anything is paid
+        print(takes, flush=True)
     with show.steps() as step, claimed(Path(out), table):  # before anything is paid
         step("reading the log")
         opened = reading.read(log)
@@ -228,8 +232,8 @@ def release(
     if json:
         show.print_json(made.plan.to_json() | {"rows": made.table.num_rows, "out": str(folder)})
         return
-    show.plan(made.plan)
-    print(f"{made.table.num_rows:,} rows in {folder} (start with its README.md)")
+    show.plan(replace(made.plan, takes=None))
+    print(f"{show.counted(made.table.num_rows, 'row')} in {folder} (start with its README.md)")
     if not made.table.num_rows and made.plan.advice is None:
         print(
             "Advice: nothing was common enough to be published. More users, a larger --epsilon or --delta, fewer items "
@@ -268,7 +272,7 @@ def pool(
     if json:
         show.print_json({"out": str(made.path), "queries": made.size})
     else:
-        print(f"{made.path}: {made.size:,} queries")
+        print(f"{made.path}: {show.counted(made.size, 'query', 'queries')}")
 
 
 @app.command(epilog=_example("searchveil export release --layout click-graph --out graph"))
@@ -286,7 +290,7 @@ def export(
     if json:
         show.print_json({"out": out, "files": files})
     else:
-        show.rows({name: f"{rows:,} rows" for name, rows in files.items()})
+        show.rows({name: show.counted(rows, "row") for name, rows in files.items()})
 
 
 @app.command(epilog=_example("searchveil evaluate release --against log.tsv"))
@@ -455,7 +459,7 @@ def attack_k_anonymity(
 @attack.command("safelog-clicks", epilog=_example("searchveil attack safelog-clicks --runs 50"))
 def attack_safelog_clicks(
     noise_scale: Annotated[float, typer.Option(help="b of the paper's release.")] = 10.0,
-    threshold: Annotated[float, typer.Option(help="K of the paper's release.")] = 10.0,
+    above: Annotated[float, typer.Option(help="K of the paper's release: out iff the noisy count is above.")] = 10.0,
     runs: Annotated[int, typer.Option(help="Releases with and without the victim.")] = 100,
     json: Json = False,
 ) -> None:
@@ -464,7 +468,7 @@ def attack_safelog_clicks(
     from searchveil.lab.attacks.safelog_clicks import attack_safelog_clicks as run
 
     with show.steps() as step:
-        result = run(noise_scale=noise_scale, threshold=threshold, runs=runs, progress=step)
+        result = run(noise_scale=noise_scale, above=above, runs=runs, progress=step)
     if json:
         show.print_json(result.to_json())
     else:

@@ -3,7 +3,7 @@
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -36,11 +36,22 @@ def _in_words(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
+def counted(number: int, thing: str, things: str | None = None) -> str:
+    """`1 row`, `2,000 rows`."""
+    return f"{number:,} {thing if number == 1 else things or thing + 's'}"
+
+
+def _tell(line: str) -> None:
+    """On standard error. Whoever read it may have gone, which is no reason to stop a release that has been paid for."""
+    with suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
+
+
 @contextmanager
 def steps() -> "Iterator[Callable[[str], None]]":
     """Names each step as it begins: a spinner on a terminal, plain lines when piped."""
     if not sys.stderr.isatty():
-        yield lambda step: print(f"… {step}", file=sys.stderr, flush=True)
+        yield lambda step: _tell(f"… {step}")
         return
     from rich.console import Console
 
@@ -59,7 +70,7 @@ def bar(what: str) -> "Iterator[Callable[[int, int], None]]":
             tenth = 10 * done // max(total, 1)
             if tenth > told:
                 told = tenth
-                print(f"… {what}: {10 * tenth} %", file=sys.stderr, flush=True)
+                _tell(f"… {what}: {10 * tenth} %")
 
         yield tell
         return
@@ -74,7 +85,7 @@ def bar(what: str) -> "Iterator[Callable[[int, int], None]]":
 def problems(log: "SearchLog") -> None:
     """Rows that could not be read are told to the publisher, never published."""
     for problem in log.problems:
-        print(f"searchveil: left out {problem}", file=sys.stderr)
+        _tell(f"searchveil: left out {problem}")
 
 
 def plan(plan: "Plan") -> None:
@@ -84,6 +95,8 @@ def plan(plan: "Plan") -> None:
     print(f"{plan.method}, item {plan.item}")
     rows(named | {name.replace("_", " "): value for name, value in plan.figures.items()})
     print(plan.guarantee)
+    if plan.takes is not None:
+        print(plan.takes)
     if plan.advice is not None:
         print(f"Advice: {plan.advice}")
     if plan.claims:
@@ -96,9 +109,10 @@ def plan(plan: "Plan") -> None:
 def beside_plan(beside: Mapping[str, Any], assumed: str | None) -> None:
     """What was asked for beside the plan itself."""
     if "warning" in beside:
-        print(f"searchveil: {beside['warning']}", file=sys.stderr)
+        _tell(f"searchveil: {beside['warning']}")
     for whose, settings in beside.get("recommended", {}).items():
-        told = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in settings.items())
+        named = {"above" if name == "threshold" else name: value for name, value in settings.items()}  # as the option
+        told = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in named.items())
         print(f"Recommended ({whose}): {told}")
     if "needed_users" in beside:
         users, held = beside["needed_users"]["users"], beside["needed_users"]["held"]
@@ -107,7 +121,7 @@ def beside_plan(beside: Mapping[str, Any], assumed: str | None) -> None:
             "(the others their own alone)."
         )
     if "expected_rows" in beside:
-        print(f"Expected to be published if {assumed}: about {beside['expected_rows']:,.0f} items.")
+        print(f"Expected to be published if {assumed}: about {counted(round(beside['expected_rows']), 'item')}.")
 
 
 def evaluation(found: "Evaluation", release: str) -> None:

@@ -38,8 +38,8 @@ NoiseScale = Annotated[
         example=10,
     ),
 ]
-Threshold = Annotated[float, Declared("Publish iff the noisy count is above this.", symbol="K", least=0)]
-Personal = Annotated[bool, Declared("Do not leave out what looks personal.")]
+Above = Annotated[float, Declared("Publish iff the noisy count is above this.", symbol="K", least=0)]
+KeepPersonal = Annotated[bool, Declared("Publish also what looks personal; it is left out otherwise.")]
 Patterns = Annotated[tuple[str, ...], Declared("Leave out queries that match this regular expression, too.")]
 
 
@@ -83,7 +83,7 @@ class SafeLogClickSettings(Settings):
 class SafeLogClick(Mechanism[SafeLogClickSettings]):
     """First queries and clicks of each user, counted with noise over a public pool, over the log, or over both.
 
-    Give `epsilon` (and `delta` where something is hidden by a threshold), or `noise_scale` and `threshold`. Noise of
+    Give `epsilon` (and `delta` where something is hidden by a threshold), or `noise_scale` and `above`. Noise of
     one scale serves all parts. Domain "pool" publishes only queries of the pool: pure ε, in which the threshold has no
     part. Clicks and transitions come from public candidates (pure) or through a noisy threshold of their own.
     """
@@ -95,7 +95,7 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
     epsilon: Epsilon | None = None
     delta: Delta | None = None
     noise_scale: NoiseScale | None = None
-    threshold: Threshold | None = None
+    above: Above | None = None
     queries_per_user: Annotated[int, Declared("First queries kept of each user.", symbol="q_f", least=1)] = 3
     clicks_per_user: Annotated[int, Declared("First clicks kept of each user; 0 for none.", symbol="c_f", least=0)] = 3
     transitions: Annotated[bool, Declared("Count which query follows which, too.")] = False
@@ -110,7 +110,7 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
     at_least: Annotated[
         int, Declared("The paper's frequency filter drops queries of fewer submissions; nothing protects it.", least=0)
     ] = 0
-    personal: Personal = False
+    keep_personal: KeepPersonal = False
     patterns: Patterns = ()
     pool_coverage: Annotated[
         float,
@@ -148,14 +148,14 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
         epsilon = self.epsilon or calibrate.epsilon_of(scale, changes)
         thresholds = self._thresholds(scale, hidden)
         delta = self.delta if self.delta is not None else 0.0
-        if self.threshold is not None:
+        if self.above is not None:
             exact = sum(calibrate.occurrences_delta(scale, part.per_user, thresholds[part.name]) for part in hidden)
             if self.delta is not None and exact > self.delta:
                 raise InputError(
-                    f"the threshold {self.threshold:g} is infeasible: delta would be {exact:.3g}",
-                    parameter="threshold",
-                    value=self.threshold,
-                    instead="raise " + setting("threshold"),
+                    f"{self.above:g} is too low: delta would be {exact:.3g}",
+                    parameter="above",
+                    value=self.above,
+                    instead="raise " + setting("above"),
                 )
             delta = self.delta if self.delta is not None else min(1.0, exact)
         delta = delta if hidden else 0.0
@@ -172,9 +172,9 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
         paper = safelog.click_epsilon(
             self.queries_per_user, self.clicks_per_user, scale, thresholds["queries"] - 1, self.pool_coverage
         )
-        if self.threshold is not None:
+        if self.above is not None:
             paper = safelog.click_epsilon(
-                self.queries_per_user, self.clicks_per_user, scale, self.threshold, self.pool_coverage
+                self.queries_per_user, self.clicks_per_user, scale, self.above, self.pool_coverage
             )
         settings = self._settings(scale, thresholds)
         return Plan(self.method, "query", settings, guarantee, {"paper_epsilon": paper}, counts="occurrences")
@@ -226,8 +226,8 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
 
     def _thresholds(self, scale: float, hidden: list[Part]) -> dict[str, int]:
         """T of every part. Parts that are hidden share δ equally; over the pool alone T only keeps slips rare."""
-        if self.threshold is not None:
-            return {part.name: floor(self.threshold) + 1 for part in self.parts}
+        if self.above is not None:
+            return {part.name: floor(self.above) + 1 for part in self.parts}
         if hidden and self.delta is None:
             names = ", ".join(part.name for part in hidden)
             raise InputError(
@@ -321,7 +321,7 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
 
     def _without_sensitive(self, rows: ir.Table) -> ir.Table:
         """Drop rows that look personal, which is free, and queries that are rare, which is not (`unprotected`)."""
-        rows = without_personal(rows, ours=not self.personal, own=self.patterns)
+        rows = without_personal(rows, ours=not self.keep_personal, own=self.patterns)
         if self.at_least:
             frequency = rows.group_by("query").agg(times=rows.count())
             rows = rows.semi_join(frequency.filter(frequency["times"] >= self.at_least), "query")
@@ -331,7 +331,7 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
         """The first clicks of each user on results of published queries."""
         clicked = log.table.filter((log.table["url"] != "") & log.table["time"].notnull())
         normal = normal_query(clicked.select("user", "query", "url", "time"), log.normalization).distinct()
-        clicks = without_personal(log.engine.stage(normal), ours=not self.personal, own=self.patterns)
+        clicks = without_personal(log.engine.stage(normal), ours=not self.keep_personal, own=self.patterns)
         return first_of_each_user(clicks.semi_join(published, "query"), ["time", "query", "url"], self.clicks_per_user)
 
 
