@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from searchveil.cli import looking, tour
 from searchveil.cli.methods import OF_PLAN, MethodOptions, method_command
 from searchveil.cli.options import BudgetOptions, Json, LogOptions, LogPaths, OptionalLogPaths, with_option_groups
 from searchveil.errors import InputError
@@ -91,8 +92,7 @@ def inspect(log: LogPaths, reading: LogOptions, json: Json = False) -> None:
         return
     show.problems(opened)
     print(f"{opened.source} (figures of the private log, covered by no guarantee)")
-    told_already = ("source", "problems", "warning")
-    show.rows({name.replace("_", " "): value for name, value in summary.items() if name not in told_already})
+    show.summary(summary)
 
 
 @app.command(epilog=_example("searchveil methods"))
@@ -427,6 +427,10 @@ def ledger(
         show.print_json(spent.to_json())
     else:
         show.account(spent)
+
+
+looking.add_to(app)
+tour.add_to(app)
 
 
 @attack.command("k-anonymity", epilog=_example("searchveil attack k-anonymity log.tsv --k 5"))

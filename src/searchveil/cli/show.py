@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
 
+from searchveil.errors import printable as printable
+
 if TYPE_CHECKING:
     from collections.abc import Callable
 
@@ -88,6 +90,16 @@ def problems(log: "SearchLog") -> None:
         _tell(f"searchveil: left out {problem}")
 
 
+def summary(figures: Mapping[str, Any]) -> None:
+    """Of a log: how it was read, then its figures; what a log without times or clicks cannot have is left out."""
+    named = figures["column_names"]
+    columns = [f"{ours} ({named[ours]})" if named.get(ours, ours) != ours else ours for ours in figures["columns"]]
+    told = {"format": figures["format"], "columns": ", ".join(columns)}
+    told_already = ("source", "problems", "warning", "column_names", *told)
+    told |= {name.replace("_", " "): value for name, value in figures.items() if name not in told_already}
+    rows({name: value for name, value in told.items() if value not in (None, "")})
+
+
 def plan(plan: "Plan") -> None:
     named = {_PARAMETER_NAMES.get(name, name.replace("_", " ")): value for name, value in plan.parameters.items()}
     if plan.method == "zealous":
@@ -157,6 +169,7 @@ def account(spent: "Spent") -> None:
     if spent.entries:
         best = f"({at_most(spent.best_epsilon)}, {at_most(spent.budget_delta)})"
         print(f"        {best} if all these releases had been fixed in advance")
+    print(f"left    {spent.left}")
     for entry in spent.entries:
         place = f" in {entry.out}" if entry.out else " (reserved, not written; spent all the same)"
         cost = f"({at_most(entry.cost.epsilon)}, {at_most(entry.cost.delta)})"
