@@ -117,6 +117,7 @@ class Plan(Generic[S]):
     claims: Mapping[str, float] = field(default_factory=dict)  # what a paper says of these parameters, for comparison
     figures: Mapping[str, Any] = field(default_factory=dict)  # how much can be published or, in a release, was
     advice: str | None = None  # what to do instead, where these parameters make no sense
+    takes: str | None = None  # how many users it takes, in words for the publisher; no part of a record
     counts: Counted = "users"  # what a published count is a number of, for whoever compares it with a log
 
     @property
