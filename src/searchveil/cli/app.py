@@ -130,7 +130,7 @@ def plan(
     from searchveil.cli import show
     from searchveil.log.summary import WARNING
     from searchveil.privacy.calibrate import TYPICALLY_HELD
-    from searchveil.publish.expected import expected_rows, needed_users
+    from searchveil.publish.expected import expected_rows, needed_users, other_than
 
     if log and users is not None:
         raise InputError("give a log or --users, not both")
@@ -156,6 +156,9 @@ def plan(
         beside["needed_users"] = {"users": needed, "held": held}
     if assumption is not None:
         beside["expected_rows"] = expected_rows(mechanism, assumption)
+        other = other_than(mechanism, assumption)
+        if other is not None:
+            beside["instead"] = {"method": str(other[0]), "expected_rows": other[1]}
     if json:
         show.print_json(planned.to_json() | beside)
         return
