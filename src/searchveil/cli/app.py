@@ -189,7 +189,7 @@ def _smallest_delta(how: MethodOptions, reading: LogOptions, log: list[str] | No
 def _forecast(mechanism: "Mechanism", how: MethodOptions, assumption: "Assumption | None") -> dict[str, Any]:
     """What can be said without a log: recommended settings, needed users, expected rows."""
     from searchveil.privacy.calibrate import TYPICALLY_HELD
-    from searchveil.publish.expected import expected_rows, needed_users
+    from searchveil.publish.expected import expected_rows, needed_users, other_than
     from searchveil.publish.safelog_click import SafeLogClick
 
     found: dict[str, Any] = {}
@@ -202,6 +202,9 @@ def _forecast(mechanism: "Mechanism", how: MethodOptions, assumption: "Assumptio
         found["needed_users"] = {"users": needed, "held": held}
     if assumption is not None:
         found["expected_rows"] = expected_rows(mechanism, assumption)
+        other = other_than(mechanism, assumption)
+        if other is not None:
+            found["instead"] = {"method": str(other[0]), "expected_rows": other[1]}
     return found
 
 

@@ -42,6 +42,7 @@ EVERYWHERE: Extras = {
 OF_PLAN: Extras = {
     "zealous": {"assume": _extra(str | None, f"A public guess at the log, which tells how much to expect: {ASSUMED}")},
     "weighted": {"assume": _extra(str | None, f"A public guess at the log, which tells how much to expect: {ASSUMED}")},
+    "votes": {"assume": _extra(str | None, f"A public guess at the log, which tells how much to expect: {ASSUMED}")},
     "sampling": {
         "wanted_size": _extra(float | None, "Look for the smallest δ for so many tuples."),
         "wanted_recall": _extra(float | None, "Look for the smallest δ for this share of the frequent pairs."),
