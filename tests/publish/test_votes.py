@@ -145,11 +145,11 @@ def test_the_engine_makes_no_difference_to_who_is_counted(log: Path) -> None:
     from searchveil.publish.rounds import Named
     from searchveil.publish.rounds_in_engine import HeldInEngine
     from searchveil.publish.votes import numbered
-    from searchveil.publish.weighted import HeldHere
+    from searchveil.publish.weighted import HeldInMemory
 
     opened = sv.read_log(str(log), engine=open_engine())
     known = []
-    for where in (HeldHere, HeldInEngine):
+    for where in (HeldInMemory, HeldInEngine):
         held = where.of(opened, QUERY, None, 1000, keyed(b"who"))
         ids, holdings = numbered(held)
         chosen = Named(ids, np.zeros(0, np.int64))

@@ -29,7 +29,7 @@ from searchveil.publish.parameters import Declared, Delta, Epsilon, ItemKind, Ne
 from searchveil.publish.plan import Plan, Settings, VoteSelection, given
 from searchveil.publish.rounds import MOST_ITEMS, Holdings, Named
 from searchveil.publish.rounds_in_engine import HeldInEngine
-from searchveil.publish.weighted import HeldHere, in_order
+from searchveil.publish.weighted import HeldInMemory, in_order
 
 Counts = Literal["users", "none"]
 
@@ -157,7 +157,7 @@ class Votes(Mechanism[VotesSettings]):
     def publish(self, log: SearchLog, plan: Plan[VotesSettings], source: Source, progress: Progress) -> Published:
         item, selection = item_named(self.item), plan.settings.votes
         progress("gathering who holds what")
-        where = HeldHere if log.engine.in_process else HeldInEngine
+        where = HeldInMemory if log.engine.in_process else HeldInEngine
         held = where.of(log, item, None, MOST_ITEMS, source)
         ids, holdings = numbered(held)
         progress("votes")
@@ -180,9 +180,9 @@ def least_of(number: float) -> Fraction:
     return min(Fraction(number), Fraction(repr(float(number))))
 
 
-def numbered(held: HeldHere | HeldInEngine) -> tuple[Integers, Holdings]:
+def numbered(held: HeldInMemory | HeldInEngine) -> tuple[Integers, Holdings]:
     """The items' numbers and who holds them. From an engine come pairs of numbers; the texts stay where they are."""
-    if isinstance(held, HeldHere):
+    if isinstance(held, HeldInMemory):
         return np.arange(len(held.holdings.degrees)), held.holdings
     pairs = held.engine.fetch(held.pairs).sort_by([("_id", "ascending"), ("_holder", "ascending")])
     ids, degrees = np.unique(pairs["_id"].to_numpy(), return_counts=True)
