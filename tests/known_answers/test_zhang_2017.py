@@ -46,7 +46,7 @@ def plan(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
 def test_table_3_8(items: int, epsilon: float, plan: Any) -> None:
     assert safelog.click_epsilon(items, items, 10, 10) == pytest.approx(epsilon, abs=PRINTED)
     how = ("--method", "safelog-click", "--queries-per-user", items, "--clicks-per-user", items)
-    record = plan(*how, "--noise-scale", 10, "--threshold", 10)
+    record = plan(*how, "--noise-scale", 10, "--above", 10)
     assert record["paper_epsilon"] == pytest.approx(epsilon, abs=PRINTED)
     assert record["guarantee"]["epsilon"] == pytest.approx(2 * items / 10), (
         "ours pays once for queries, once for clicks"
@@ -78,7 +78,7 @@ def test_theorem_1_gives_less_than_table_3_10_prints(plan: Any) -> None:
     """The row "ε = 1, q_f = 3": 3·3/11 without the unprinted transitions."""
     assert safelog.click_epsilon(3, 3, 11, 20.25) == pytest.approx(9 / 11, abs=1e-6)
     how = ("--method", "safelog-click", "--queries-per-user", 3, "--clicks-per-user", 3)
-    record = plan(*how, "--noise-scale", 11, "--threshold", 20.25)
+    record = plan(*how, "--noise-scale", 11, "--above", 20.25)
     assert record["paper_epsilon"] == pytest.approx(0.818, abs=5e-4)
     assert (4 * 3 - 1) / 11 == 1
 
@@ -87,7 +87,7 @@ def test_theorem_1_gives_less_than_table_3_10_prints(plan: Any) -> None:
 def test_the_papers_epsilon_grows_as_the_pool_covers_less(coverage: float, plan: Any) -> None:
     """ln α = 1/b - ln p_g beyond the turning point: q_f times that more, and never a word in our own guarantee."""
     how = ("--method", "safelog-click", "--queries-per-user", 3, "--clicks-per-user", 2)
-    at = (*how, "--noise-scale", 11, "--threshold", 40)
+    at = (*how, "--noise-scale", 11, "--above", 40)
     record, covered = plan(*at, "--pool-coverage", coverage), plan(*at)
     assert covered["paper_epsilon"] == pytest.approx((3 + 3 + 2) / 11)
     assert record["paper_epsilon"] == pytest.approx((3 + 3 + 2) / 11 - 3 * log(coverage))
@@ -113,7 +113,7 @@ def test_table_4_4(
     assert safelog.session_delta(changes, scale, threshold) == pytest.approx(delta, rel=PRINTED_DELTA)
 
     how = ("--method", "safelog-session", "--sessions-per-user", sessions, "--queries-per-session", queries)
-    record = plan(*how, "--noise-scale", scale, "--threshold", threshold)
+    record = plan(*how, "--noise-scale", scale, "--above", threshold)
     assert record["paper_epsilon"] == pytest.approx(epsilon, abs=PRINTED)
     assert record["paper_delta"] == pytest.approx(delta, rel=PRINTED_DELTA)
 
@@ -132,7 +132,7 @@ def test_how_many_subsequences_a_user_can_have(sessions: int, queries: int, chan
 
 def test_sessions_with_four_clicks_cost_twice_what_the_thesis_quotes(plan: Any) -> None:
     how = ("--method", "safelog-session", "--sessions-per-user", 1, "--queries-per-session", 3)
-    record = plan(*how, "--noise-scale", 1, "--threshold", 20, "--clicks-per-user", 4)
+    record = plan(*how, "--noise-scale", 1, "--above", 20, "--clicks-per-user", 4)
     assert record["paper_epsilon"] == pytest.approx(16)
     assert record["paper_delta"] == pytest.approx(4.5e-7, rel=0.001)
     q_1 = e**-20 / (1 + e**-1)

@@ -129,12 +129,14 @@ class HashThatIsNoSecret(Zealous):
     """Which items of one count survive goes by the engine's own hash, the same in every release."""
 
     def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Published:
-        def choose(far: ir.Table, columns: list[str], passing: Mapping[int, int], source: Source) -> ir.Table:
-            eligible = far.filter(far["count"].isin(list(passing))).mutate(digest=far[columns[0]].hash())
+        def choose(
+            far: ir.Table, columns: list[str], groups: Mapping[int, threshold.Group], engine: Engine, source: Source
+        ) -> pa.Table:
+            eligible = far.filter(far["count"].isin(list(groups))).mutate(digest=far[columns[0]].hash())
             place = ibis.row_number().over(ibis.window(group_by="count", order_by=["digest", *columns]))
             placed = eligible.mutate(place=place)
-            allowed = placed["count"].cases(*passing.items(), else_=0)
-            return placed.filter(placed["place"] < allowed).select(*columns, "count")
+            allowed = placed["count"].cases(*((count, group.passing) for count, group in groups.items()), else_=0)
+            return engine.fetch(placed.filter(placed["place"] < allowed).select(*columns, "count"))
 
         with patch.object(threshold, "_choose", choose):
             return super().publish(log, plan, source, progress)

@@ -4,7 +4,7 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from searchveil.atomic import keep_private, written
 from searchveil.errors import SearchveilError, printable, was_interrupted
@@ -51,11 +51,10 @@ def _refuse(problem: Exception) -> NoReturn:
         _leave_stdout()
         if isinstance(problem, BrokenPipeError):
             # Whoever reads our output has gone (`… | head`): not an error of ours, and nothing more can be said there.
-            sys.exit(1)
+            sys.exit(128 + signal.SIGPIPE)
         _stop(f"{problem.filename or 'the output'}: {problem.strerror or problem}", 2)
     if hasattr(problem, "format_message"):  # the command line itself is wrong
-        asked = getattr(getattr(problem, "ctx", None), "command_path", None) or "searchveil"
-        _stop(f"{problem.format_message().rstrip('.')}. Try '{asked} --help'.", 2)
+        _refuse_command_line(problem)
     _refuse_failure_of_engine(problem)
     raise problem
 
@@ -71,6 +70,14 @@ def _refuse_failure_of_engine(problem: Exception) -> None:
         from searchveil.engine.spark import cause_of
 
         _stop(f"Spark gave up: {cause_of(problem)}", 2)
+
+
+def _refuse_command_line(problem: Any) -> NoReturn:
+    asked = getattr(getattr(problem, "ctx", None), "command_path", None) or "searchveil"
+    said = problem.format_message().rstrip(".")
+    if not said:  # nothing was asked, and help was shown
+        sys.exit(2)
+    _stop(f"{said}{'' if said.endswith('?') else '.'} Try '{asked} --help'.", 2)
 
 
 def _say_stopped(number: int) -> NoReturn:

@@ -53,7 +53,17 @@ def read_log(
         table, remarks = _parse_into(engine, reader, request)
     guessed = [] if declared else [f"the format {reader.name}, inferred from the first rows"]
     public = (*guessed, *remarks.taken_as_public)
-    log = SearchLog(table, engine, normalization, remarks.problems, _called(sources), remarks.unit, public)
+    log = SearchLog(
+        table,
+        engine,
+        normalization,
+        remarks.problems,
+        _called(sources),
+        remarks.unit,
+        format=reader.name,
+        names=remarks.names,
+        taken_as_public=public,
+    )
     _refuse_if_wanting(log, strict)
     return log
 

@@ -1,5 +1,6 @@
 """The one shape every reader produces and every mechanism takes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -51,6 +52,8 @@ class SearchLog:
     problems: tuple[Problem, ...] = ()
     source: str = "a table"
     unit: str = "user"  # or "session", "visit", "cookie", "device": one noun
+    format: str = ""  # the reader's name, of a log that was read from files
+    names: Mapping[str, str] = field(default_factory=dict)  # our columns -> what the files call them
     taken_as_public: tuple[str, ...] = ()  # parts of a sentence: "the encoding gbk, inferred from the first rows"
 
     def __post_init__(self) -> None:

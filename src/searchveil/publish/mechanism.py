@@ -123,6 +123,11 @@ def require_separate_rows(log: SearchLog) -> None:
 AT_LEAST_TWO_USERS = "that the log has at least two users"
 
 
+def at_least_users(least: int) -> str:
+    """What is taken as public where a log of fewer users is refused."""
+    return AT_LEAST_TWO_USERS if least == 2 else f"that the log has at least {least:,} users"
+
+
 def require_two_users(log: SearchLog) -> None:
     """Refusing shows that there are fewer, so every guarantee names this among what is taken as public."""
     user = log.table["user"]

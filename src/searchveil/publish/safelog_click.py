@@ -39,8 +39,8 @@ NoiseScale = Annotated[
         example=10,
     ),
 ]
-Threshold = Annotated[float, Declared("Publish iff the noisy count is above this.", symbol="K", least=0)]
-Personal = Annotated[bool, Declared("Do not leave out what looks personal.")]
+Above = Annotated[float, Declared("Publish iff the noisy count is above this.", symbol="K", least=0)]
+KeepPersonal = Annotated[bool, Declared("Publish also what looks personal; it is left out otherwise.")]
 Patterns = Annotated[tuple[str, ...], Declared("Leave out queries that match this regular expression, too.")]
 
 
@@ -84,7 +84,7 @@ class SafeLogClickSettings(Settings):
 class SafeLogClick(Mechanism[SafeLogClickSettings]):
     """First queries and clicks of each user, counted with noise over a public pool, over the log, or over both.
 
-    Give `epsilon` (and `delta` where something is hidden by a threshold), or `noise_scale` and `threshold`. Noise of
+    Give `epsilon` (and `delta` where something is hidden by a threshold), or `noise_scale` and `above`. Noise of
     one scale serves all parts. Domain "pool" publishes only queries of the pool: pure ε, in which the threshold has no
     part. Clicks and transitions come from public candidates (pure) or through a noisy threshold of their own.
 
@@ -98,7 +98,7 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
     epsilon: Epsilon | None = None
     delta: Delta | None = None
     noise_scale: NoiseScale | None = None
-    threshold: Threshold | None = None
+    above: Above | None = None
     queries_per_user: Annotated[int, Declared("First queries kept of each user.", symbol="q_f", least=1)] = 3
     clicks_per_user: Annotated[int, Declared("First clicks kept of each user; 0 for none.", symbol="c_f", least=0)] = 3
     transitions: Annotated[bool, Declared("Count which query follows which, too.")] = False
@@ -113,7 +113,7 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
     at_least: Annotated[
         int, Declared("The paper's frequency filter drops queries of fewer submissions; nothing protects it.", least=0)
     ] = 0
-    personal: Personal = False
+    keep_personal: KeepPersonal = False
     patterns: Patterns = ()
     pool_coverage: Annotated[
         float,
@@ -157,7 +157,7 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
         scale, epsilon = scale_and_epsilon(self.epsilon, self.noise_scale, self._changes)
         thresholds = self._thresholds(scale)
         exact = sum(calibrate.occurrences_delta(scale, one.per_user, thresholds[one.name]) for one in self.hidden)
-        delta = delta_of(self.delta, exact, self.threshold) if self.hidden else 0.0
+        delta = delta_of(self.delta, exact, self.above) if self.hidden else 0.0
         guarantee = Guarantee(
             notion="conditional" if self.at_least else "approximate",
             epsilon=epsilon,
@@ -168,7 +168,7 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
             unprotected=self._unprotected(),
             caveats=(_given_the_filter(epsilon, delta),) if self.at_least else (),
         )
-        paper_threshold = thresholds["queries"] - 1 if self.threshold is None else self.threshold
+        paper_threshold = thresholds["queries"] - 1 if self.above is None else self.above
         paper = safelog.click_epsilon(
             self.queries_per_user, self.clicks_per_user, scale, paper_threshold, self.pool_coverage
         )
@@ -222,8 +222,8 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
 
     def _thresholds(self, scale: float) -> dict[str, int]:
         """T of every part. Parts that are hidden share δ equally; over the pool alone T only keeps slips rare."""
-        if self.threshold is not None:
-            return {part.name: floor(self.threshold) + 1 for part in self.parts}
+        if self.above is not None:
+            return {part.name: floor(self.above) + 1 for part in self.parts}
         if self.hidden and self.delta is None:
             names = ", ".join(part.name for part in self.hidden)
             raise InputError(
@@ -314,7 +314,7 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
 
     def _without_sensitive(self, rows: ir.Table) -> ir.Table:
         """Drop rows that look personal, which is free, and queries that are rare, which is not (`unprotected`)."""
-        rows = without_personal(rows, ours=not self.personal, own=self.patterns)
+        rows = without_personal(rows, ours=not self.keep_personal, own=self.patterns)
         if self.at_least:
             frequency = rows.group_by("query").agg(times=rows.count())
             rows = rows.semi_join(frequency.filter(frequency["times"] >= self.at_least), "query")
@@ -324,7 +324,7 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
         """The first clicks of each user on results of published queries."""
         clicked = log.table.filter((log.table["url"] != "") & log.table["time"].notnull())
         normal = normal_query(clicked.select("user", "query", "url", "time"), log.normalization).distinct()
-        clicks = without_personal(log.engine.stage(normal), ours=not self.personal, own=self.patterns)
+        clicks = without_personal(log.engine.stage(normal), ours=not self.keep_personal, own=self.patterns)
         return first_of_each_user(clicks.semi_join(published, "query"), ["time", "query", "url"], self.clicks_per_user)
 
 
@@ -363,15 +363,15 @@ def scale_and_epsilon(epsilon: float | None, noise_scale: float | None, changes:
     return noise_scale, calibrate.epsilon_of(noise_scale, changes)
 
 
-def delta_of(wanted: float | None, exact: float, threshold: float | None) -> float:
+def delta_of(wanted: float | None, exact: float, above: float | None) -> float:
     """The δ that was asked for, or the exact one; a threshold that is too low for the one asked for is refused."""
     if wanted is None:
         return min(1.0, exact)
-    if threshold is not None and exact > wanted:
+    if above is not None and exact > wanted:
         raise InputError(
-            f"the threshold {threshold:g} is infeasible: delta would be {exact:.3g}",
-            parameter="threshold",
-            value=threshold,
-            instead="raise " + setting("threshold"),
+            f"{above:g} is too low: delta would be {exact:.3g}",
+            parameter="above",
+            value=above,
+            instead="raise " + setting("above"),
         )
     return wanted

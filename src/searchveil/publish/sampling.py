@@ -31,8 +31,16 @@ from searchveil.privacy.noise import DiscreteLaplace, Source, poisson_arrivals
 from searchveil.privacy.rounding import at_most
 from searchveil.progress import Progress, silent
 from searchveil.publish.click_counts import StagedClicks, click_counts
-from searchveil.publish.individual import Individual, IndividualSettings, RoundedTo, SelectionDelta, too_little
-from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Published, unit_of
+from searchveil.publish.individual import (
+    Individual,
+    IndividualSettings,
+    RoundedTo,
+    SelectionDelta,
+    require_something,
+    too_little,
+    users_for_one,
+)
+from searchveil.publish.mechanism import Mechanism, Published, at_least_users, unit_of
 from searchveil.publish.parameters import Candidates, Declared, NeighboursKind, Pool
 from searchveil.publish.plan import Plan, Settings, given
 
@@ -221,6 +229,7 @@ class Sampling(Mechanism[SamplingSettings | IndividualSettings]):
         chance = self.delta if isinstance(self.b, LogOf) else min(self.delta, nextafter(-expm1(-b), 1.0))
         unit = unit_of(log)
         appears = f"a {unit} that is in the log appears in it with a probability of at most {at_most(chance)}"
+        least = at_least_users(users_for_one(b))
         guarantee = Guarantee(
             notion="sampling-step",
             epsilon=0.0,
@@ -228,7 +237,7 @@ class Sampling(Mechanism[SamplingSettings | IndividualSettings]):
             neighbours="remove",
             proof="docs/guarantees/sampling.md",
             assumed_public=(
-                AT_LEAST_TWO_USERS,
+                least,
                 COUNTS_X,
                 "δ, where it was looked for in the log",
                 "the figures of the record: of users and pairs, of the program's optimum, of the expected output",
@@ -257,6 +266,7 @@ class Sampling(Mechanism[SamplingSettings | IndividualSettings]):
 
     def check(self, log: SearchLog) -> None:
         CLICK.check(log)
+        require_something(log, float(self.b) if self.individual is None else self.individual.rate, self.delta)
 
     def publish(self, log: SearchLog, plan: Plan[Any], source: Source, progress: Progress) -> Published:
         if self.individual is not None:

@@ -194,7 +194,7 @@ class Weighted(Mechanism[WeightedSettings]):
             published = published.append_column("count", pa.array(counts))
         elif self.counts == "score":
             published = published.append_column("score", pa.array(named.scores / (UNIT * ONE)))
-        return Published({"data": _in_order(published, item.columns)})
+        return Published({"data": in_order(published, item.columns)})
 
 
 @dataclass(frozen=True)
@@ -401,7 +401,7 @@ def scaled_totals(amounts: ir.Table, size: int, squared_length: int, engine: Eng
     return totals
 
 
-def _in_order(published: pa.Table, columns: tuple[str, ...]) -> pa.Table:
+def in_order(published: pa.Table, columns: tuple[str, ...]) -> pa.Table:
     """Largest first, then by text: an order that tells nothing else."""
     measured = [name for name in published.column_names if name not in columns]
     types = {

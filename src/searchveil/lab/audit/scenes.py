@@ -62,13 +62,17 @@ class Shape:
     length: int
     gap_minutes: float
     item: Item
-    weighted: bool = False  # a user of several items gives each less weight, and the more where others get none
+    weighted: bool = False  # a user of several items gives each less weight or votes, and more where others get none
 
     @classmethod
     def of(cls, plan: Plan[Settings], *, transitions: bool = False, length: int = 1, item: Item = QUERY) -> "Shape":
         selection, clicks, sessions = plan.settings.selection, plan.settings.clicks, plan.settings.sessions
         if plan.settings.weights is not None:
             return cls._of_weights(plan.settings.weights, length, item)
+        if plan.settings.votes is not None:
+            votes = plan.settings.votes
+            scale = float(1 / votes.epsilon)
+            return cls(1, scale, 1, votes.threshold, None, False, length, GAP_MINUTES, item, weighted=True)
         if selection is None:
             raise InputError(
                 f"the audit cannot tell from the plan of {plan.method} how much a user may change; its parameters are "

@@ -148,6 +148,7 @@ def _parse_separated(parser: Parser, request: Request, delimiter: str, quote: st
     has_header = request.choice("header", ("yes", "no")) == "yes"
     parts = []
     units: dict[str, str] = {}  # unit -> the first file with it
+    matched: dict[str, str] = {}
     for names, sources in _by_columns(request.sources, delimiter, quote, has_header).items():
         may_be_a_row = has_header and not _name_a_log(names)
         matched = match_columns(names, request.columns, sources[0].path, may_be_a_row=may_be_a_row)
@@ -166,7 +167,7 @@ def _parse_separated(parser: Parser, request: Request, delimiter: str, quote: st
     public = [] if has_header else ["the number of columns, inferred from the first row"]
     if quote:  # said of every file: a record that told which ones have a broken quote would tell of somebody's row
         public.append("that quotes are well-formed: a broken one can swallow rows of others")
-    return staged.parsed(next(iter(units)), public)
+    return staged.parsed(next(iter(units)), public, matched)
 
 
 def _one_character(request: Request, option: str, usual: str) -> str:
@@ -257,7 +258,7 @@ def _parse_jsonl(parser: Parser, request: Request) -> Parsed:
     outputs, checks = _outputs_and_checks(texts, request.options)
     nul = {"NUL byte": f"contains({texts['query']}, chr(0)) or contains({texts['user']}, chr(0))"}
     staged = stage(parser, Part(json_lines(paths), request.sources, outputs, MALFORMED | checks | nul))
-    return staged.parsed(unit_of(matched["user"]), _guessed(matched, request.columns))
+    return staged.parsed(unit_of(matched["user"]), _guessed(matched, request.columns), matched)
 
 
 def _is_nested(name: str, keys: Sequence[str]) -> bool:

@@ -79,6 +79,9 @@ class Remarks:
     problems: tuple[Problem, ...] = ()
     unit: str = "user"
     taken_as_public: tuple[str, ...] = ()
+    names: Mapping[str, str] = field(
+        default_factory=dict
+    )  # our columns -> what the file calls them, where it may differ
 
 
 @dataclass(frozen=True)
@@ -86,7 +89,7 @@ class Parsed:
     """A table inside the parsing DuckDB. `problem`, where it has that column, is NULL for the rows of the log."""
 
     table: str
-    remarks: Remarks = Remarks()
+    remarks: Remarks = field(default_factory=Remarks)
 
 
 @dataclass
@@ -226,8 +229,10 @@ class Staged:
     scans: list[Scan]
     tally: Tally
 
-    def parsed(self, unit: str = "user", taken_as_public: Iterable[str] = ()) -> Parsed:
-        return Parsed(self.table, Remarks(self.tally.problems(), unit, tuple(taken_as_public)))
+    def parsed(
+        self, unit: str = "user", taken_as_public: Iterable[str] = (), names: Mapping[str, str] | None = None
+    ) -> Parsed:
+        return Parsed(self.table, Remarks(self.tally.problems(), unit, tuple(taken_as_public), names or {}))
 
 
 def stage(parser: Parser, *parts: Part) -> Staged:
