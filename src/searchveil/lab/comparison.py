@@ -17,6 +17,7 @@ from searchveil.lab.words import name_in_words
 from searchveil.log import SearchLog
 from searchveil.progress import Progress, silent
 from searchveil.publish import METHODS, build, method_named
+from searchveil.publish.mechanism import Mechanism
 from searchveil.publish.release import Release
 
 
@@ -135,13 +136,7 @@ def compare(
     """Release by every method that promises (ε, δ)-differential privacy, with its defaults, and measure each."""
     wanted = list(METHODS) if methods is None else list(methods)
     running = {name: application_named(name)() for name in (APPLICATIONS if applications is None else applications)}
-    mechanisms, left_out = {}, {}
-    for name in wanted:
-        reason = _without_such_a_promise(name)
-        if reason is None:
-            mechanisms[name] = build(name, {"epsilon": epsilon, "delta": delta})
-        else:
-            left_out[name] = reason
+    mechanisms, left_out = _with_such_a_promise(wanted, epsilon, delta)
     original = View.of_log(log)
     asked = None
     found: dict[str, Tried] = {}
@@ -165,13 +160,20 @@ def compare(
     return Comparison(log.source, epsilon, delta, found, left_out)
 
 
-def _without_such_a_promise(name: str) -> str | None:
-    """Why a method cannot be held to a given ε and δ, if it cannot."""
-    mechanism = method_named(name)
-    if mechanism.notions[0] != "approximate":
-        return "it promises no ε"
-    known = {one.name for one in fields(mechanism)}
-    return None if {"epsilon", "delta"} <= known else "it takes other parameters than ε and δ"
+def _with_such_a_promise(
+    methods: Sequence[str], epsilon: float, delta: float
+) -> tuple[dict[str, Mechanism], dict[str, str]]:
+    """The methods that can be held to this ε and δ, and why each of the others cannot."""
+    mechanisms, left_out = {}, {}
+    for name in methods:
+        mechanism = method_named(name)
+        if mechanism.notions[0] != "approximate":
+            left_out[name] = "it promises no ε"
+        elif not {"epsilon", "delta"} <= {one.name for one in fields(mechanism)}:
+            left_out[name] = "it takes other parameters than ε and δ"
+        else:
+            mechanisms[name] = build(name, {"epsilon": epsilon, "delta": delta})
+    return mechanisms, left_out
 
 
 def _scored(runs: Application, original: View, released: View, asked: TestSet) -> Scored:
