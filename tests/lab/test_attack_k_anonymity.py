@@ -89,7 +89,7 @@ def test_the_scene_plays_on_every_engine(engine: Engine) -> None:
     assert target.victim == "account 5"
     fakes = {"fake account 1", "fake account 2"}
     for with_victim, accounts in [(True, {"account 5", *fakes}), (False, fakes)]:
-        searched = QUERY.of(target.played(2, with_victim=with_victim))
+        searched = QUERY.of(target.with_fakes(2, with_victim=with_victim))
         of_the_guess = engine.fetch(searched.filter(searched["query"] == target.guess))
         assert set(of_the_guess["user"].to_pylist()) == accounts
 

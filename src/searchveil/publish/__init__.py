@@ -2,7 +2,7 @@
 
 import ast
 from collections.abc import Mapping
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, cast
 
 from searchveil.errors import InputError, setting, settings
@@ -30,8 +30,7 @@ DEFAULT_METHOD = "weighted"
 def method_named(name: str) -> "type[Mechanism]":
     if name not in METHODS:
         raise InputError(f"no method '{name}'; there are {', '.join(METHODS)}", parameter="method", value=name)
-    module, _, class_name = METHODS[name].partition(":")
-    return cast("type[Mechanism]", getattr(import_module(module), class_name))
+    return cast("type[Mechanism]", resolve_name(METHODS[name]))
 
 
 def build(name: str, given: Mapping[str, Any]) -> "Mechanism":
