@@ -7,9 +7,9 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 .PHONY: demo quick test lint bench bench-peers clean java browser
 
 $(BIN)/searchveil: pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -e '.[lab]'
+	@echo "Setting up $(VENV) (a minute or two, once) …"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[lab]'
 	@touch $@
 
 $(VENV)/.test-tools: pyproject.toml $(BIN)/searchveil
@@ -27,13 +27,7 @@ browser:
 	  ( $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq chromium )
 
 demo: $(BIN)/searchveil
-	$(BIN)/searchveil demo --users 20000 --seed 1 --out demo/log.tsv --force
-	$(BIN)/searchveil inspect demo/log.tsv
-	rm -rf demo/release
-	$(BIN)/searchveil release demo/log.tsv --item query --epsilon 1 --delta 1e-6 --out demo/release
-	$(BIN)/searchveil evaluate demo/release --against demo/log.tsv
-	$(BIN)/searchveil attack k-anonymity demo/log.tsv --k 5
-	@echo "The log is demo/log.tsv; the release is demo/release (start with its README.md); what it is worth is in demo/release-report.html."
+	@$(BIN)/searchveil tour --out demo
 
 lint: $(VENV)/.test-tools
 	$(BIN)/ruff check .

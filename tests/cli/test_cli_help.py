@@ -19,6 +19,9 @@ COMMANDS = (
     "sweep",
     "audit",
     "ledger",
+    "show",
+    "verify",
+    "compare",
     "attack k-anonymity",
     "attack safelog-clicks",
     "attack re-identification",
@@ -51,7 +54,7 @@ def prepare(folder: Path, command: str) -> None:
     (folder / "queries.txt").write_text("weather\nnews\n")
     if command == "sweep":
         shutil.copytree(EXPERIMENTS, folder / "experiments")
-    if command in ("export", "evaluate", "attack re-identification"):
+    if command in ("export", "evaluate", "show", "verify", "attack re-identification"):
         of_counts = ("--method", "safelog-click", "--epsilon", "50", "--delta", "0.1", "--clicks-per-user", "3")
         succeed(folder, "release", "log.tsv", *of_counts, "--out", "release")
 

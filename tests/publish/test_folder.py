@@ -40,12 +40,12 @@ DP = Guarantee(
     "approximate",
     1.0,
     1e-6,
-    "docs/guarantees.md#zealous-approximate",
+    "docs/guarantees/zealous.md#approximate",
     assumed_public=("that the log has users",),
     unprotected=("the time of the release",),
     caveats=("the number of users was not checked",),
 )
-NOT_DP = Guarantee.no_differential_privacy("docs/guarantees.md#k-query", ("It hides a query among k users.",))
+NOT_DP = Guarantee.no_differential_privacy("docs/guarantees/k-anonymity.md", ("It hides a query among k users.",))
 SELECTION = Selection(per_user=5, noise_scale=5.0, threshold=72)
 TABLE = pa.table({"query": ["weather", 'say "hi", |pipe|', ""], "count": [104, 72, 80]})
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # for many small folders: no disk to wait for

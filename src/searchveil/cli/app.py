@@ -6,13 +6,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from searchveil.cli import looking, tour
 from searchveil.cli.collab import collab
+from searchveil.cli.crowd import crowd
 from searchveil.cli.methods import OF_PLAN, MethodOptions, method_command
 from searchveil.cli.options import BudgetOptions, Json, LogOptions, LogPaths, OptionalLogPaths, with_option_groups
 from searchveil.errors import InputError
 
 if TYPE_CHECKING:
     from searchveil.log import SearchLog
+    from searchveil.privacy.calibrate import Assumption
     from searchveil.publish.mechanism import Mechanism
 
 app = typer.Typer(
@@ -26,6 +29,7 @@ app = typer.Typer(
 attack = typer.Typer(help="Attacks that show why a method does, or does not, protect people.", no_args_is_help=True)
 app.add_typer(attack, name="attack")
 app.add_typer(collab, name="collab")
+app.add_typer(crowd, name="crowd")
 
 
 def _example(line: str) -> str:
@@ -70,8 +74,9 @@ def demo(
     if json:
         show.print_json(asdict(log))
     else:
-        print(f"{log.path}: {log.rows:,} rows of {log.users:,} users with {log.clicks:,} clicks")
-        print(f"{log.planted:,} rows are planted personal queries that must never come out")
+        of_users = f"{show.counted(log.rows, 'row')} of {show.counted(log.users, 'user')}"
+        print(f"{log.path}: {of_users} with {show.counted(log.clicks, 'click')}")
+        print(f"{show.counted(log.planted, 'row is', 'rows are')} planted personal queries that must never come out")
 
 
 @app.command(epilog=_example("searchveil inspect log.tsv"))
@@ -92,8 +97,7 @@ def inspect(log: LogPaths, reading: LogOptions, json: Json = False) -> None:
         return
     show.problems(opened)
     print(f"{opened.source} (figures of the private log, covered by no guarantee)")
-    told_already = ("source", "problems", "warning")
-    show.rows({name.replace("_", " "): value for name, value in summary.items() if name not in told_already})
+    show.summary(summary)
 
 
 @app.command(epilog=_example("searchveil methods"))
@@ -118,8 +122,9 @@ def methods(
 @method_command(
     app,
     "searchveil plan --epsilon 1 --delta 1e-6 --assume users=20000",
-    "searchveil plan {} --users 657426",
+    "searchveil plan {}",
     OF_PLAN,
+    dict.fromkeys(("weighted", "zealous"), " --assume users=657426") | {"sampling": " --users 657426"},
 )
 def plan(
     how: MethodOptions,
@@ -131,16 +136,13 @@ def plan(
     """Say what a release would guarantee and publish. Touches no budget and publishes nothing."""
     from searchveil.cli import show
     from searchveil.log.summary import WARNING
-    from searchveil.privacy.calibrate import TYPICALLY_HELD
-    from searchveil.publish.expected import expected_rows, needed_users
 
     if log and users is not None:
         raise InputError("give a log or --users, not both")
     assumption = how.assumption(users)
-    wanted = {name: value for name, value in how.extras.items() if name.startswith("wanted_")}
     opened: SearchLog | None
-    if wanted:
-        opened, how.given["delta"] = _smallest_delta(how, reading, log, wanted)
+    if how.wanted:
+        opened, how.given["delta"] = _smallest_delta(how, reading, log)
         mechanism = how.build(assumption)
     else:
         mechanism = how.build(assumption)  # before a log is read: a wrong option should be told at once
@@ -149,27 +151,18 @@ def plan(
     if opened is not None:
         show.problems(opened)
         opened.engine.close()
-    beside: dict[str, Any] = {"warning": WARNING} if opened is not None and planned.figures else {}
-    if how.extras.get("recommend"):
-        beside["recommended"] = _recommended(mechanism)
-    held = TYPICALLY_HELD if assumption is None else assumption.held
-    needed = needed_users(mechanism, held)
-    if needed is not None:
-        beside["needed_users"] = {"users": needed, "held": held}
-    if assumption is not None:
-        beside["expected_rows"] = expected_rows(mechanism, assumption)
+    warning = {"warning": WARNING} if opened is not None and planned.figures else {}
+    beside = warning | _forecast(mechanism, how, assumption)
     if json:
         show.print_json(planned.to_json() | beside)
         return
     show.plan(planned)
-    if wanted:
+    if how.wanted:
         print(f"To release so much, type: --sampler {how.given['sampler']} --delta {how.given['delta']}")
     show.beside_plan(beside, assumed=how.extras.get("assume"))
 
 
-def _smallest_delta(
-    how: MethodOptions, reading: LogOptions, log: list[str] | None, wanted: dict[str, float]
-) -> "tuple[SearchLog, float]":
+def _smallest_delta(how: MethodOptions, reading: LogOptions, log: list[str] | None) -> "tuple[SearchLog, float]":
     """The log, and the smallest δ of sampling that gives what is wanted of it."""
     from searchveil.cli import show
     from searchveil.publish.sampling import Sampling, smallest_exposure
@@ -188,16 +181,31 @@ def _smallest_delta(
     free = {name: getattr(mechanism, name) for name in ("sampler", "support", "seconds") if name in how.given}
     opened = reading.read(log)
     with show.steps() as step:
-        size, recall = wanted.get("wanted_size"), wanted.get("wanted_recall")
+        size, recall = how.wanted.get("wanted_size"), how.wanted.get("wanted_recall")
         found = smallest_exposure(opened, size=size, recall=recall, progress=step, **free)
     return opened, found.delta
 
 
-def _recommended(mechanism: "Mechanism") -> dict[str, dict[str, float]]:
+def _forecast(mechanism: "Mechanism", how: MethodOptions, assumption: "Assumption | None") -> dict[str, Any]:
+    """What can be said without a log: recommended settings, needed users, expected rows."""
+    from searchveil.privacy.calibrate import TYPICALLY_HELD
+    from searchveil.publish.expected import expected_rows, needed_users, other_than
     from searchveil.publish.safelog_click import SafeLogClick
 
-    assert isinstance(mechanism, SafeLogClick)  # no other method has the option
-    return mechanism.recommend()
+    found: dict[str, Any] = {}
+    if how.extras.get("recommend"):
+        assert isinstance(mechanism, SafeLogClick)  # no other method has the option
+        found["recommended"] = mechanism.recommend()
+    held = TYPICALLY_HELD if assumption is None else assumption.held
+    needed = needed_users(mechanism, held)
+    if needed is not None:
+        found["needed_users"] = {"users": needed, "held": held}
+    if assumption is not None:
+        found["expected_rows"] = expected_rows(mechanism, assumption)
+        other = other_than(mechanism, assumption)
+        if other is not None:
+            found["instead"] = {"method": str(other[0]), "expected_rows": other[1]}
+    return found
 
 
 @method_command(
@@ -219,6 +227,8 @@ def release(
     from searchveil.publish.folder import claimed
 
     mechanism = how.build(how.assumption())
+    if not json and (takes := mechanism.plan().takes) is not None:  # before anything is paid
+        print(takes, flush=True)
     with show.steps() as step, claimed(Path(out), table):  # before anything is paid
         step("reading the log")
         opened = reading.read(log)
@@ -230,8 +240,8 @@ def release(
     if json:
         show.print_json(made.plan.to_json() | {"rows": made.table.num_rows, "out": str(folder)})
         return
-    show.plan(made.plan)
-    print(f"{made.table.num_rows:,} rows in {folder} (start with its README.md)")
+    show.plan(replace(made.plan, takes=None))
+    print(f"{show.counted(made.table.num_rows, 'row')} in {folder} (start with its README.md)")
     if not made.table.num_rows and made.plan.advice is None:
         print(
             "Advice: nothing was common enough to be published. More users, a larger --epsilon or --delta, fewer items "
@@ -270,7 +280,7 @@ def pool(
     if json:
         show.print_json({"out": str(made.path), "queries": made.size})
     else:
-        print(f"{made.path}: {made.size:,} queries")
+        print(f"{made.path}: {show.counted(made.size, 'query', 'queries')}")
 
 
 @app.command(epilog=_example("searchveil export release --layout click-graph --out graph"))
@@ -288,7 +298,7 @@ def export(
     if json:
         show.print_json({"out": out, "files": files})
     else:
-        show.rows({name: f"{rows:,} rows" for name, rows in files.items()})
+        show.rows({name: show.counted(rows, "row") for name, rows in files.items()})
 
 
 @app.command(epilog=_example("searchveil evaluate release --against log.tsv"))
@@ -427,6 +437,10 @@ def ledger(
         show.account(spent)
 
 
+looking.add_to(app)
+tour.add_to(app)
+
+
 @attack.command("k-anonymity", epilog=_example("searchveil attack k-anonymity log.tsv --k 5"))
 @with_option_groups
 def attack_k_anonymity(
@@ -457,7 +471,7 @@ def attack_k_anonymity(
 @attack.command("safelog-clicks", epilog=_example("searchveil attack safelog-clicks --runs 50"))
 def attack_safelog_clicks(
     noise_scale: Annotated[float, typer.Option(help="b of the paper's release.")] = 10.0,
-    threshold: Annotated[float, typer.Option(help="K of the paper's release.")] = 10.0,
+    above: Annotated[float, typer.Option(help="K of the paper's release: out iff the noisy count is above.")] = 10.0,
     runs: Annotated[int, typer.Option(help="Releases with and without the victim.")] = 100,
     json: Json = False,
 ) -> None:
@@ -466,7 +480,7 @@ def attack_safelog_clicks(
     from searchveil.lab.attacks.safelog_clicks import attack_safelog_clicks as run
 
     with show.steps() as step:
-        result = run(noise_scale=noise_scale, threshold=threshold, runs=runs, progress=step)
+        result = run(noise_scale=noise_scale, above=above, runs=runs, progress=step)
     if json:
         show.print_json(result.to_json())
     else:

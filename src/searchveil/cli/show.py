@@ -3,8 +3,10 @@
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
+
+from searchveil.errors import printable as printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -36,11 +38,22 @@ def _in_words(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
+def counted(number: int, thing: str, things: str | None = None) -> str:
+    """`1 row`, `2,000 rows`."""
+    return f"{number:,} {thing if number == 1 else things or thing + 's'}"
+
+
+def _tell(line: str) -> None:
+    """On standard error. Whoever read it may have gone, which is no reason to stop a release that has been paid for."""
+    with suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
+
+
 @contextmanager
 def steps() -> "Iterator[Callable[[str], None]]":
     """Names each step as it begins: a spinner on a terminal, plain lines when piped."""
     if not sys.stderr.isatty():
-        yield lambda step: print(f"… {step}", file=sys.stderr, flush=True)
+        yield lambda step: _tell(f"… {step}")
         return
     from rich.console import Console
 
@@ -59,7 +72,7 @@ def bar(what: str) -> "Iterator[Callable[[int, int], None]]":
             tenth = 10 * done // max(total, 1)
             if tenth > told:
                 told = tenth
-                print(f"… {what}: {10 * tenth} %", file=sys.stderr, flush=True)
+                _tell(f"… {what}: {10 * tenth} %")
 
         yield tell
         return
@@ -74,7 +87,17 @@ def bar(what: str) -> "Iterator[Callable[[int, int], None]]":
 def problems(log: "SearchLog") -> None:
     """Rows that could not be read are told to the publisher, never published."""
     for problem in log.problems:
-        print(f"searchveil: left out {problem}", file=sys.stderr)
+        _tell(f"searchveil: left out {problem}")
+
+
+def summary(figures: Mapping[str, Any]) -> None:
+    """Of a log: how it was read, then its figures; what a log without times or clicks cannot have is left out."""
+    named = figures["column_names"]
+    columns = [f"{ours} ({named[ours]})" if named.get(ours, ours) != ours else ours for ours in figures["columns"]]
+    told = {"format": figures["format"], "columns": ", ".join(columns)}
+    told_already = ("source", "problems", "warning", "column_names", *told)
+    told |= {name.replace("_", " "): value for name, value in figures.items() if name not in told_already}
+    rows({name: value for name, value in told.items() if value not in (None, "")})
 
 
 def plan(plan: "Plan") -> None:
@@ -84,6 +107,8 @@ def plan(plan: "Plan") -> None:
     print(f"{plan.method}, item {plan.item}")
     rows(named | {name.replace("_", " "): value for name, value in plan.figures.items()})
     print(plan.guarantee)
+    if plan.takes is not None:
+        print(plan.takes)
     if plan.advice is not None:
         print(f"Advice: {plan.advice}")
     if plan.claims:
@@ -96,9 +121,10 @@ def plan(plan: "Plan") -> None:
 def beside_plan(beside: Mapping[str, Any], assumed: str | None) -> None:
     """What was asked for beside the plan itself."""
     if "warning" in beside:
-        print(f"searchveil: {beside['warning']}", file=sys.stderr)
+        _tell(f"searchveil: {beside['warning']}")
     for whose, settings in beside.get("recommended", {}).items():
-        told = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in settings.items())
+        named = {"above" if name == "threshold" else name: value for name, value in settings.items()}  # as the option
+        told = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in named.items())
         print(f"Recommended ({whose}): {told}")
     if "needed_users" in beside:
         users, held = beside["needed_users"]["users"], beside["needed_users"]["held"]
@@ -107,7 +133,9 @@ def beside_plan(beside: Mapping[str, Any], assumed: str | None) -> None:
             "(the others their own alone)."
         )
     if "expected_rows" in beside:
-        print(f"Expected to be published if {assumed}: about {beside['expected_rows']:,.0f} items.")
+        print(f"Expected to be published if {assumed}: about {counted(round(beside['expected_rows']), 'item')}.")
+    if "instead" in beside:
+        print(f"{beside['instead']['method']} would publish about {beside['instead']['expected_rows']:,.0f}.")
 
 
 def evaluation(found: "Evaluation", release: str) -> None:
@@ -143,6 +171,7 @@ def account(spent: "Spent") -> None:
     if spent.entries:
         best = f"({at_most(spent.best_epsilon)}, {at_most(spent.budget_delta)})"
         print(f"        {best} if all these releases had been fixed in advance")
+    print(f"left    {spent.left}")
     for entry in spent.entries:
         place = f" in {entry.out}" if entry.out else " (reserved, not written; spent all the same)"
         cost = f"({at_most(entry.cost.epsilon)}, {at_most(entry.cost.delta)})"

@@ -8,8 +8,8 @@ import numpy.typing as npt
 from searchveil.collab.agreement import Agreement
 from searchveil.collab.opening import encoded
 from searchveil.items import item_named
+from searchveil.items.histogram import bounded_histogram
 from searchveil.log import SearchLog
-from searchveil.privacy.contributions import bound_contributions, count_users
 from searchveil.privacy.noise import Source
 
 
@@ -24,10 +24,7 @@ class Histogram:
 def local_histogram(log: SearchLog, agreement: Agreement, source: Source) -> Histogram:
     """Of at most `per_user` items of each user. Texts too long to be opened are left out, whoever has them."""
     item = item_named(agreement.item)
-    chosen = bound_contributions(item.held(log), item.columns, agreement.per_user, source.seed(), log.engine)
-    kept = item.finish(chosen, log.normalization).distinct()
-    counts = item.not_blank(log.engine.stage(count_users(kept, item.columns)))
-    table = log.engine.fetch(counts)
+    table = log.engine.fetch(bounded_histogram(log, item, per_user=agreement.per_user, seed=source.seed()))
     columns = zip(*(table[name].to_pylist() for name in item.columns), strict=True)
     raw = [encoded(values) for values in columns]
     numbers = table["count"].to_numpy().astype(np.int64)

@@ -34,7 +34,7 @@ from searchveil.privacy.noise_shares import NoiseShare, Padding
 from searchveil.progress import Progress, silent
 from searchveil.publish.folder import claimed
 from searchveil.publish.individual import TYPES, Individual
-from searchveil.publish.mechanism import require_rows_apart, require_two_users
+from searchveil.publish.mechanism import require_separate_rows, require_two_users
 from searchveil.publish.plan import Plan
 from searchveil.publish.release import Release
 
@@ -106,7 +106,7 @@ class Party:
         """Take part in the run, and write the release folder. RunFailed with one line if there is none."""
         self.item.check(self.log)
         require_two_users(self.log)
-        require_rows_apart(self.log)
+        require_separate_rows(self.log)
         with claimed(out), self._ending():
             release = self._protocol()
             self.progress("writing the folder")

@@ -49,10 +49,10 @@ def on_early_rows(log: SearchLog, rows: Callable[[ir.Table], ir.Table], searches
         cut_off.anti_join(_satisfied(some, search), "user")
         for cut_off, some, search in zip(early.cut_off, found, searches, strict=True)
     ]
-    wanting = engine.stage(ibis.union(*lacking, distinct=True) if len(lacking) > 1 else lacking[0])
-    histories = engine.stage(rows(log.table.semi_join(wanting, "user")))
+    unsettled = engine.stage(ibis.union(*lacking, distinct=True) if len(lacking) > 1 else lacking[0])
+    histories = engine.stage(rows(log.table.semi_join(unsettled, "user")))
     return [
-        some.anti_join(wanting, "user")
+        some.anti_join(unsettled, "user")
         .union(search.find(histories.filter(search.first.counts(histories))))
         .drop("place", "settled")
         for some, search in zip(found, searches, strict=True)

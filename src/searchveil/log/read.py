@@ -13,7 +13,7 @@ from searchveil.log.readers import READERS, Reader, Request
 from searchveil.log.readers.base import wrong_option
 from searchveil.log.readers.parquet import read_parquet
 from searchveil.log.readers.source import Source, find_sources
-from searchveil.log.readers.staging import Parsed, Remarks, Workshop
+from searchveil.log.readers.staging import Parsed, Parser, Remarks
 from searchveil.log.schema import COLUMNS, SearchLog
 from searchveil.scratch import Scratch
 
@@ -51,9 +51,19 @@ def read_log(
         table, remarks = read_parquet(engine, request)
     else:
         table, remarks = _parse_into(engine, reader, request)
-    guessed = [] if declared else [f"the format {reader.name}, told from the first rows"]
+    guessed = [] if declared else [f"the format {reader.name}, inferred from the first rows"]
     public = (*guessed, *remarks.taken_as_public)
-    log = SearchLog(table, engine, normalization, remarks.problems, _called(sources), remarks.unit, public)
+    log = SearchLog(
+        table,
+        engine,
+        normalization,
+        remarks.problems,
+        _called(sources),
+        remarks.unit,
+        format=reader.name,
+        names=remarks.names,
+        taken_as_public=public,
+    )
     _refuse_if_wanting(log, strict)
     return log
 
@@ -108,20 +118,36 @@ def _check_request(reader: Reader, request: Request, on_spark: bool) -> None:
             known = ", ".join(reader.options) or "none"
             raise wrong_option(option, value, f"{reader.name} has no such option; it has {known}")
     for source in request.sources:
-        if reader.parse is None and (source.gzipped or (source.head and not source.head.startswith(b"PAR1"))):
-            raise InputError(
-                f"{source.path}: is not a Parquet file",
-                parameter="format",
-                instead="type another " + setting("format") + f", one of {', '.join(READERS)}",
-            )
-        if Path(source.path).is_dir() and (reader.parse is not None or not any(Path(source.path).rglob("*.parquet"))):
-            raise InputError(f"{source.path}: is a folder; name the files in it, for example '{source.path}/*'")
-        if reader.parse is not None and "://" in source.path and not on_spark:
-            raise InputError(
-                f"{source.path}: only Spark reads text from afar",
-                parameter="engine",
-                instead="add " + setting("engine", "spark") + ", or copy it here",
-            )
+        if reader.parse is None:
+            _check_parquet(source)
+        else:
+            _check_text(source, on_spark)
+
+
+def _check_parquet(source: Source) -> None:
+    if source.gzipped or (source.head and not source.head.startswith(b"PAR1")):
+        raise InputError(
+            f"{source.path}: is not a Parquet file",
+            parameter="format",
+            instead="type another " + setting("format") + f", one of {', '.join(READERS)}",
+        )
+    if Path(source.path).is_dir() and not any(Path(source.path).rglob("*.parquet")):
+        raise _folder(source)
+
+
+def _check_text(source: Source, on_spark: bool) -> None:
+    if Path(source.path).is_dir():
+        raise _folder(source)
+    if "://" in source.path and not on_spark:
+        raise InputError(
+            f"{source.path}: only Spark reads text from afar",
+            parameter="engine",
+            instead="add " + setting("engine", "spark") + ", or copy it here",
+        )
+
+
+def _folder(source: Source) -> InputError:
+    return InputError(f"{source.path}: is a folder; name the files in it, for example '{source.path}/*'")
 
 
 def _parse_into(engine: Engine, reader: Reader, request: Request) -> tuple[ir.Table, Remarks]:
@@ -144,7 +170,7 @@ def _parse(engine: Any, reader: Reader, request: Request) -> Parsed:
     with Scratch() as scratch:
         connection = engine.connection.con
         connection.execute("set timezone = 'UTC'")  # times without an offset are taken as they are written
-        return reader.parse(Workshop(connection, scratch), request)
+        return reader.parse(Parser(connection, scratch), request)
 
 
 def _called(sources: Sequence[Source]) -> str:

@@ -298,40 +298,6 @@ def poisson_arrivals(weights: Integers, unit: int, source: Source) -> Integers:
 
 
 @dataclass(frozen=True)
-class DiscreteGaussian(Distribution):
-    """P(X = t) proportional to exp(-t²/(2 sigma²))."""
-
-    sigma: float
-
-    @lru_cache(maxsize=8)  # noqa: B019
-    def bounds(self, bits: int) -> tuple[int, list[int], list[int]]:
-        working = bits + _GUARD_BITS
-        iv = context(working + 32)
-        g = iv.exp(-1 / (2 * iv.mpf(self.sigma) ** 2))
-        step = scaled(g, working)
-        square = scaled(g * g, working)
-        # The weights w_t = g^(t²) follow w_(t+1) = w_t·g^(2t+1); what lies beyond the first negligible one is bounded.
-        weight = (1 << working, 1 << working)
-        weights: list[tuple[int, int]] = []
-        while not weights or weights[-1][0] >> (_GUARD_BITS // 2):
-            weights.append(weight)
-            weight = _times(weight, step, working)
-            step = _times(step, square, working)
-        # Σ over t beyond the last ≤ w/(1 − ratio), and the ratio of neighbours only falls.
-        remainder = (weight[1] << working) // ((1 << working) - step[1]) + 1
-        positive = weights[1:]
-        total_low = weights[0][0] + 2 * sum(w[0] for w in positive)
-        total_high = weights[0][1] + 2 * (sum(w[1] for w in positive) + remainder)
-        lower, upper = [], []
-        below_low, below_high = 0, remainder
-        for low, high in [*reversed(positive), *weights]:
-            below_low, below_high = below_low + low, below_high + high
-            lower.append((below_low << bits) // total_high)
-            upper.append(min(1 << bits, -((-below_high << bits) // total_low)))
-        return -len(positive), lower, upper
-
-
-@dataclass(frozen=True)
 class RoundedGaussian:
     """A normal variable of mean 0 rounded to the nearest integer (a half is rounded up); the variance is exact.
 
@@ -477,7 +443,3 @@ def binomial(n: int, probability: Bounds, source: Source) -> int:
             undecided -= ones
         position += 1
     return happened
-
-
-def _times(a: tuple[int, int], b: tuple[int, int], working: int) -> tuple[int, int]:
-    return (a[0] * b[0]) >> working, ((a[1] * b[1]) >> working) + 1

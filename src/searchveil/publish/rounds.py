@@ -1,7 +1,7 @@
 """The rounds of weighted selection, on whole numbers: which items are named, and with which score.
 
 Each user spreads an L2 budget over her active items by their priorities; the totals get noise from the account; the
-noisy totals are added up over the rounds and compared with one threshold. docs/guarantees.md#weighted proves it.
+noisy totals are added up over the rounds and compared with one threshold. docs/guarantees/weighted.md proves it.
 """
 
 from collections.abc import Callable
@@ -131,18 +131,18 @@ class Rule:
         # Rounding each round's noise moves an item's sum by at most half of that round's evidence.
         return ceil(Fraction(self.threshold) * UNIT * ONE + Fraction(sum(self.policy.evidence), 2))
 
-    def after(self, done: int, totals: Integers, noisy: Integers) -> "Standing":
+    def after(self, done: int, totals: Integers, noisy: Integers) -> "AfterRound":
         """Where items stand after so many rounds, the last of which brought these noisy weights."""
         totals = totals + self.policy.evidence[done - 1] * noisy
         reached = totals >= self.limit
         if done == self.policy.rounds:
-            return Standing(totals, reached, np.zeros(len(totals), np.int64))
+            return AfterRound(totals, reached, np.zeros(len(totals), np.int64))
         priorities = self.policy.by_table(done, totals, UNIT * ONE, self.threshold, self.sigma)
-        return Standing(totals, reached, np.where(reached, 0, priorities))
+        return AfterRound(totals, reached, np.where(reached, 0, priorities))
 
 
 @dataclass(frozen=True)
-class Standing:
+class AfterRound:
     totals: Integers  # noisy, in units of 1/(UNIT·ONE)
     reached: npt.NDArray[np.bool_]  # named in this round
     priorities: Integers  # for the next round, 0 for those that are out of it

@@ -81,6 +81,8 @@ class Weighted(Mechanism[WeightedSettings]):
     `counts` are how many users hold each named item, or how often it was searched, measured with `count_share` of the
     budget; "score" publishes the noisy weight that named an item instead, which costs nothing, and "none" the items
     alone. With a `pool`, only its items can be named; the pool is public, so no δ is needed for items of one user.
+
+    Proof: docs/guarantees/weighted.md.
     """
 
     method: ClassVar[str] = "weighted"
@@ -148,7 +150,7 @@ class Weighted(Mechanism[WeightedSettings]):
             epsilon=self.epsilon,
             delta=self.delta,
             neighbours=self.neighbours,
-            proof="docs/guarantees.md#weighted",
+            proof="docs/guarantees/weighted.md",
             assumed_public=tuple(public),
             mu=calibration.mu,
             mu_delta=calibration.mu_delta(self.neighbours),
@@ -167,7 +169,7 @@ class Weighted(Mechanism[WeightedSettings]):
         item, weights = item_named(self.item), plan.settings.weights
         calibration = self._calibration.with_numbers(weights.sigma, weights.threshold)
         progress(f"gathering who holds what, up to {self.candidates_per_user} items of each user")
-        where = HeldHere if log.engine.in_process else HeldInEngine
+        where = HeldInMemory if log.engine.in_process else HeldInEngine
         held = where.of(log, item, self.pool, self.candidates_per_user, source)
         progress(f"{calibration.policy.rounds} rounds of noisy weights")
         account = GaussianAccount(calibration.account_sigma, self.neighbours)
@@ -192,7 +194,7 @@ class Weighted(Mechanism[WeightedSettings]):
             published = published.append_column("count", pa.array(counts))
         elif self.counts == "score":
             published = published.append_column("score", pa.array(named.scores / (UNIT * ONE)))
-        return Published({"data": _in_order(published, item.columns)})
+        return Published({"data": in_order(published, item.columns)})
 
 
 @dataclass(frozen=True)
@@ -257,7 +259,7 @@ class Calibration:
 
 
 @dataclass(frozen=True)
-class HeldHere:
+class HeldInMemory:
     """Who holds what, in this process. `HeldInEngine` is the same for an engine that works elsewhere."""
 
     items: pa.Table
@@ -266,7 +268,7 @@ class HeldHere:
     @classmethod
     def of(
         cls, log: SearchLog, item: Item, pool: QueryPool | None, candidates_per_user: int, source: Source
-    ) -> "HeldHere":
+    ) -> "HeldInMemory":
         texts, holdings = _gather(log, item, pool)
         holdings = holdings.bounded(candidates_per_user, source)
         if pool is None:  # an item that nobody keeps must never be named
@@ -399,7 +401,7 @@ def scaled_totals(amounts: ir.Table, size: int, squared_length: int, engine: Eng
     return totals
 
 
-def _in_order(published: pa.Table, columns: tuple[str, ...]) -> pa.Table:
+def in_order(published: pa.Table, columns: tuple[str, ...]) -> pa.Table:
     """Largest first, then by text: an order that tells nothing else."""
     measured = [name for name in published.column_names if name not in columns]
     types = {

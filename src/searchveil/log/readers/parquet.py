@@ -57,7 +57,7 @@ def read_parquet(engine: Engine, request: Request) -> tuple[ir.Table, Remarks]:
     problems = _count(table, faults, engine, paths[0])
     if problems:
         table = table.filter(table.fault.isnull())
-    return table.drop("fault"), Remarks(problems, unit_of(matched["user"]), (TAKEN_AS_PUBLIC,))
+    return table.drop("fault"), Remarks(problems, unit_of(matched["user"]), (TAKEN_AS_PUBLIC,), matched)
 
 
 def _faults(cells: dict[str, Cell], engine: Engine) -> dict[str, ir.BooleanValue]:

@@ -9,7 +9,12 @@ from searchveil.privacy.guarantee import Trust
 from searchveil.publish.card.description import TO_FILL_IN, Description
 
 # In the registry's words. "Local" would say that what a user sends is differentially private by itself.
-MODELS: dict[Trust, str] = {"central": "Central", "parties": "Distributed", "nobody": "Distributed"}
+MODELS: dict[Trust, str] = {
+    "central": "Central",
+    "parties": "Distributed",
+    "server": "Distributed",
+    "nobody": "Distributed",
+}
 
 
 def deployment(release: Description) -> dict[str, Any]:
