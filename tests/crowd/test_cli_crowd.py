@@ -1,15 +1,15 @@
 """The command line of a crowd, end to end: init, programs, members, jobs, a release; and a simulation."""
 
 import json
-import os
 import sqlite3
-import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
 
+from searchveil.cli import answer
 from searchveil.crowd.config import Addresses
 from searchveil.crowd.simulate import _free_ports, start, wait_for
 from searchveil.log.demo import write_demo
@@ -18,14 +18,26 @@ from searchveil.log.normalize import Normalization
 pytestmark = pytest.mark.slow
 
 
-def searchveil(*arguments: object, code: int = 0) -> str:
-    command = [sys.executable, "-m", "searchveil", *map(str, arguments)]
-    done = subprocess.run(command, capture_output=True, text=True, env={**os.environ, "COLUMNS": "200"}, timeout=280)
-    assert done.returncode == code, done.stderr + done.stdout
-    return done.stderr if code else done.stdout
+Run = Callable[..., str]
 
 
-def test_the_rows_of_a_simulation_are_exactly_the_shared_queries(tmp_path: Path) -> None:
+@pytest.fixture
+def searchveil(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """The command without a new process: what it printed, or with another code than 0 what it complained of."""
+    monkeypatch.setenv("COLUMNS", "200")
+
+    def run(*arguments: object, code: int = 0) -> str:
+        monkeypatch.setattr(sys, "argv", ["searchveil", *map(str, arguments)])
+        with pytest.raises(SystemExit) as ended:
+            answer()
+        shown = capsys.readouterr()
+        assert (ended.value.code or 0) == code, shown
+        return shown.err if code else shown.out
+
+    return run
+
+
+def test_the_rows_of_a_simulation_are_exactly_the_shared_queries(tmp_path: Path, searchveil: Run) -> None:
     log = tmp_path / "log.tsv"
     write_demo(str(log), users=60, seed=3)
     out = tmp_path / "release"
@@ -71,7 +83,7 @@ def chromium_history(path: Path, query: str) -> None:
     file.close()
 
 
-def test_a_community_from_the_command_line(tmp_path: Path) -> None:
+def test_a_community_from_the_command_line(tmp_path: Path, searchveil: Run) -> None:
     """Three members with a Firefox, a Chromium and a CSV: what two share is published, and paid for by a ledger."""
     home = tmp_path / "community"
     urls = [f"http://127.0.0.1:{port}" for port in _free_ports(3)]
@@ -121,7 +133,7 @@ def test_a_community_from_the_command_line(tmp_path: Path) -> None:
             process.wait(20)
 
 
-def test_errors_say_what_to_do(tmp_path: Path) -> None:
+def test_errors_say_what_to_do(tmp_path: Path, searchveil: Run) -> None:
     assert "add --epsilon 1" in searchveil("crowd", "simulate", "x.tsv", "--out", tmp_path / "o", code=2)
     assert "no artifact" in searchveil(
         "crowd", "simulate", "x.tsv", "--artifact", "mail", "--policy", "FT_u", "--out", tmp_path / "o", code=2
