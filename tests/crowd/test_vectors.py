@@ -11,7 +11,7 @@ from searchveil.crypto import shamir
 VECTORS = Path(__file__).parents[1] / "vectors"
 sys.path.insert(0, str(VECTORS))
 
-import make_crowd  # type: ignore[import-not-found]  # noqa: E402
+import make_crowd  # noqa: E402
 
 
 def test_the_file_is_what_this_code_makes() -> None:
