@@ -19,6 +19,7 @@ from searchveil.publish.mechanism import Mechanism
 from searchveil.publish.safelog_click import SafeLogClick
 from searchveil.publish.safelog_session import SafeLogSession
 from searchveil.publish.sampling import Sampling
+from searchveil.publish.synthetic.mechanism import Synthetic
 from searchveil.publish.votes import Votes
 from searchveil.publish.weighted import Weighted
 from searchveil.publish.zealous import Zealous
@@ -111,6 +112,7 @@ def test_links_lead_somewhere(name: str) -> None:
 MECHANISMS: list[Mechanism] = [
     Weighted(1, 1e-6),
     Votes(1, 1e-6),
+    Synthetic(1, 1e-6),
     Zealous(1, 1e-6),
     Zealous(1, 1e-6, notion="probabilistic"),
     Zealous(1, 1e-6, notion="indistinguishable"),
