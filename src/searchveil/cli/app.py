@@ -378,7 +378,8 @@ def evaluate(
         typer.echo(f"searchveil: {result.doubt}", err=True)
     if json:
         found = result.to_json()
-        found.pop("charts")  # long lists, which the page draws
+        for of_the_page in ("charts", "headline"):  # long lists, and examples of private texts
+            found.pop(of_the_page)
         show.print_json(found | {"report": str(page)})
         return
     show.evaluation(result, f"{folder}: {made.plan.method}, item {made.plan.item}")
