@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SUDO := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 
-.PHONY: demo quick test lint bench bench-peers clean java browser
+.PHONY: demo quick test lint bench bench-peers clean java browser postgres
 
 $(BIN)/searchveil: pyproject.toml
 	@echo "Setting up $(VENV) (a minute or two, once) …"
@@ -26,6 +26,11 @@ browser:
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \
 	  ( $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq chromium )
 
+# A crowd's server may keep its reports in PostgreSQL, and the tests start one of their own.
+postgres:
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || \
+	  ( $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq postgresql )
+
 demo: $(BIN)/searchveil
 	@$(BIN)/searchveil tour --out demo
 
@@ -40,7 +45,7 @@ quick: $(VENV)/.test-tools lint
 	$(BIN)/pytest -q -n 2 --dist worksteal -m 'not slow and not spark' tests/items tests/privacy tests/publish/test_parameters.py \
 	  tests/publish/test_plan.py tests/publish/test_zealous.py tests/log/test_normalize.py tests/log/test_sessions.py tests/cli/test_cli_plan.py
 
-test: $(VENV)/.test-tools java browser lint
+test: $(VENV)/.test-tools java browser postgres lint
 	$(BIN)/pytest -n 2 --dist loadfile
 
 bench: $(VENV)/.test-tools

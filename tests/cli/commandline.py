@@ -14,6 +14,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from forked import fork_server
+
 from searchveil.log.demo import write_demo
 from searchveil.privacy.ledger import Entry, Ledger
 
@@ -40,8 +42,14 @@ class Outcome:
         return [line for line in self.err.splitlines() if not line.startswith("… ")]
 
 
-def run(folder: Path, *arguments: str | Path, limit: Callable[[], None] | None = None, **env: str) -> Outcome:
-    """The command in this folder; `limit` is called in the new process before it begins."""
+def run(folder: Path, *arguments: str | Path) -> Outcome:
+    """The command in this folder, in a process that need not load everything first."""
+    argv = [COMMAND, *map(str, arguments)]
+    return Outcome(*fork_server().run(argv, folder, environment(folder), LIMIT))
+
+
+def run_anew(folder: Path, *arguments: str | Path, limit: Callable[[], None] | None = None, **env: str) -> Outcome:
+    """The command as people start it; `limit` is called in the new process before it begins. These may run at once."""
     done = subprocess.run(
         [COMMAND, *map(str, arguments)],
         cwd=folder,
@@ -55,8 +63,8 @@ def run(folder: Path, *arguments: str | Path, limit: Callable[[], None] | None =
     return Outcome(done.returncode, done.stdout, done.stderr)
 
 
-def succeed(folder: Path, *arguments: str | Path, **env: str) -> Outcome:
-    outcome = run(folder, *arguments, limit=None, **env)
+def succeed(folder: Path, *arguments: str | Path) -> Outcome:
+    outcome = run(folder, *arguments)
     assert outcome.code == 0, outcome.err
     assert outcome.said == []
     return outcome

@@ -19,6 +19,7 @@ COMMANDS = (
     "sweep",
     "audit",
     "ledger",
+    "tour",
     "show",
     "verify",
     "compare",

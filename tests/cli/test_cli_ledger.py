@@ -3,7 +3,7 @@
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from commandline import assert_refused, crowd_log, entries, new_ledger, run, succeed
+from commandline import assert_refused, crowd_log, entries, new_ledger, run, run_anew, succeed
 
 HALF = ("--method", "zealous", "--epsilon", "0.5", "--delta", "5e-7")
 
@@ -104,7 +104,7 @@ def test_two_commands_at_once_cannot_overspend(tmp_path: Path) -> None:
     log, ledger = crowd_log(tmp_path), new_ledger(tmp_path, epsilon=1, delta=1e-5)
     asked = ("release", log, "--epsilon", "0.6", "--delta", "1e-6", "--ledger", ledger)
     with ThreadPoolExecutor(3) as pool:
-        outcomes = list(pool.map(lambda number: run(tmp_path, *asked, "--out", f"out-{number}"), range(3)))
+        outcomes = list(pool.map(lambda number: run_anew(tmp_path, *asked, "--out", f"out-{number}"), range(3)))
     assert sorted(outcome.code for outcome in outcomes) == [0, 3, 3]
     assert [entry.status for entry in entries(ledger)] == ["written"]
     assert sum((tmp_path / f"out-{number}").exists() for number in range(3)) == 1
@@ -114,7 +114,7 @@ def test_of_two_commands_with_one_output_the_loser_pays_nothing(tmp_path: Path) 
     log, ledger = crowd_log(tmp_path), new_ledger(tmp_path)
     asked = ("release", log, *HALF, "--ledger", ledger, "--out", "out")
     with ThreadPoolExecutor(3) as pool:
-        outcomes = list(pool.map(lambda _: run(tmp_path, *asked), range(3)))
+        outcomes = list(pool.map(lambda _: run_anew(tmp_path, *asked), range(3)))
     assert sorted(outcome.code for outcome in outcomes) == [0, 2, 2]
     for outcome in outcomes:
         if outcome.code:

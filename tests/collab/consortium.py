@@ -45,7 +45,10 @@ def free_port() -> int:
 
 def search_log(searches: Searches) -> SearchLog:
     rows = [(user, query) for user, queries in searches.items() for query in queries]
-    table = pa.table({"user": [user for user, _ in rows], "query": [query for _, query in rows]})
+    columns = {"user": [user for user, _ in rows], "query": [query.partition("→")[0] for _, query in rows]}
+    if any("→" in query for _, query in rows):  # a click: the query and the url
+        columns["url"] = [query.partition("→")[2] for _, query in rows]
+    table = pa.table(columns)
     engine = open_engine("duckdb")
     return SearchLog(engine.load(table), engine)
 

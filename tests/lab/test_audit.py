@@ -616,6 +616,15 @@ def test_senseless_audits_are_refused(mechanism: Mechanism, asked: dict[str, obj
         audit(mechanism, **asked)  # type: ignore[arg-type]
 
 
+def test_crowds_that_are_too_many_together_are_refused() -> None:
+    """Those of one scene fit, so that all are made; several do not."""
+    shape = Shape.of(Zealous(1, 0.1).plan())
+    audited = AuditLog(shape, canaries_for(shape))
+    assert shape.crowd * shape.per_user < 1000
+    with patch("searchveil.lab.audit.scenes.MOST_ROWS", 1000), pytest.raises(InputError, match="more than a million"):
+        audited.rows()
+
+
 def test_a_plan_that_does_not_say_what_a_user_may_change_is_refused() -> None:
     plan = Plan("own", "query", Recorded.of({"colour": "blue"}), Zealous(1, 0.1).plan().guarantee)
     with pytest.raises(InputError, match="how much a user may change; its parameters are colour"):

@@ -149,8 +149,8 @@ def simulate(
     delta: Annotated[float, typer.Option(help="δ of the release.")],
     reading: LogOptions,
     parties: Annotated[int, typer.Option(help="How many parties the log is split among.")] = 3,
-    method: Annotated[str, typer.Option(help="zealous.")] = "zealous",
-    item: Annotated[str, typer.Option(help="What is counted.")] = "query",
+    method: Annotated[str, typer.Option(help="zealous (counts) or sampling (rows of users).")] = "zealous",
+    item: Annotated[str | None, typer.Option(help="What is counted; query, or click for sampling.")] = None,
     per_user: Annotated[int, typer.Option(help="Items kept of each user.")] = 5,
     collusion: Annotated[int, typer.Option(help="How many parties may join forces.")] = 1,
     deadline: Annotated[float, typer.Option(help="Seconds for the whole run.")] = 3600,
@@ -168,6 +168,7 @@ def simulate(
     from searchveil.collab.simulate import Simulation
     from searchveil.publish.folder import claimed
 
+    item = item or ("click" if method == "sampling" else "query")
     settings: dict[str, Any] = {"method": method, "item": item, "per_user": per_user, "epsilon": epsilon}
     settings |= {"delta": delta, "collusion": collusion, "deadline": deadline}
     simulation = Simulation(parties, settings, _path(transcripts))

@@ -34,7 +34,7 @@ class Agreement(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     version: Literal[1] = 1
-    method: Literal["zealous"] = "zealous"
+    method: Literal["zealous", "sampling"] = "zealous"
     item: str = "query"
     per_user: Annotated[int, Field(ge=1, le=1000)] = 5
     epsilon: Annotated[float, Field(gt=0, le=1000)]
@@ -42,6 +42,8 @@ class Agreement(BaseModel):
     collusion: Annotated[int, Field(ge=0)] = 1
     padding_epsilon: Annotated[float | None, Field(gt=0, le=1000)] = None  # a tenth of epsilon, unless given
     padding_delta: Annotated[float | None, Field(gt=0, lt=1)] = None  # a tenth of delta, unless given
+    selection_delta: Annotated[float | None, Field(gt=0, lt=1)] = None  # of sampling: the part that chooses pairs
+    time_unit: Literal["second", "minute", "hour", "day", "month", "none"] = "hour"  # of sampling
     longest_text: Annotated[int, Field(ge=16, le=4000)] = 240
     deadline: Annotated[float, Field(gt=0, le=7 * 86_400)] = 3600
     silence: Annotated[float, Field(ge=1, le=3600)] = 60
@@ -52,6 +54,10 @@ class Agreement(BaseModel):
     def _fits(self) -> "Agreement":
         if self.item not in ITEMS:
             raise ValueError(f"item: there is no '{self.item}'; there are {', '.join(ITEMS)}")
+        if self.method == "sampling" and self.item != "click":
+            raise ValueError('item: sampling draws clicks; write item = "click"')
+        if self.method == "zealous" and self.selection_delta is not None:
+            raise ValueError("selection_delta: is for the method sampling")
         if self.collusion >= len(self.parties):
             raise ValueError(f"collusion: at most {len(self.parties) - 1} of {len(self.parties)} parties, not more")
         if self.coordinator.name in self.parties:

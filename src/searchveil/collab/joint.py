@@ -8,6 +8,7 @@ from searchveil.privacy import calibrate
 from searchveil.privacy.composition import decimal, not_below
 from searchveil.privacy.guarantee import Guarantee
 from searchveil.privacy.noise_shares import NoiseShare, Padding, joint_threshold
+from searchveil.publish.individual import Individual, TimeUnit
 from searchveil.publish.mechanism import AT_LEAST_TWO_USERS
 from searchveil.publish.plan import Plan, Selection, Settings, given
 
@@ -22,9 +23,17 @@ class JointSettings(Settings):
     run: str
     padding: Padding
     holds_for: tuple[dict[str, Any], ...] = ()
+    sampler: str | None = None
+    exposure_limit: float | None = None
+    time_unit: TimeUnit | None = None
+    selection_delta: float | None = None
 
     def to_json(self) -> dict[str, Any]:
         return given(
+            sampler=self.sampler,
+            exposure_limit=self.exposure_limit,
+            time_unit=self.time_unit,
+            selection_delta=self.selection_delta,
             per_user=self.selection.per_user,
             noise_scale=self.selection.noise_scale,
             second_threshold=self.selection.threshold,
@@ -48,11 +57,26 @@ def padding_of(agreement: Agreement) -> Padding:
     return Padding(epsilon, delta, agreement.per_user)
 
 
+def sampler_of(agreement: Agreement) -> Individual | None:
+    """What draws users' clicks, where the method is sampling: the rate, and how δ is divided."""
+    if agreement.method != "sampling":
+        return None
+    return Individual(
+        agreement.delta,
+        agreement.epsilon,
+        selection_delta=agreement.selection_delta,
+        time_unit=agreement.time_unit,
+    )
+
+
 def plan_for(agreement: Agreement, run: str) -> Plan[JointSettings]:
     """Settings and guarantee follow from the run file alone."""
     share, padding = share_of(agreement), padding_of(agreement)
     parties, collusion = len(agreement.parties), agreement.collusion
-    threshold = joint_threshold(share.scale, agreement.delta, agreement.per_user, parties, collusion)
+    sampler = sampler_of(agreement)
+    selection_delta = agreement.delta if sampler is None else sampler.selection_delta
+    assert selection_delta is not None
+    threshold = joint_threshold(share.scale, selection_delta, agreement.per_user, parties, collusion)
     guarantee = Guarantee(
         notion="approximate",
         epsilon=agreement.epsilon,
@@ -64,7 +88,7 @@ def plan_for(agreement: Agreement, run: str) -> Plan[JointSettings]:
             "from the coordinator: how many items each party has, dummies among them, and how many of these the "
             "parties share",
         ),
-        caveats=_caveats(agreement, padding),
+        caveats=(*_caveats(agreement, padding), *(sampler.caveats("user") if sampler is not None else ())),
         trust="parties",
     )
     settings = JointSettings(
@@ -75,7 +99,16 @@ def plan_for(agreement: Agreement, run: str) -> Plan[JointSettings]:
         padding=padding,
         holds_for=_holds_for(agreement, padding),
     )
-    return Plan(f"collab-{agreement.method}", agreement.item, settings, guarantee)
+    if sampler is None:
+        return Plan("collab-zealous", agreement.item, settings, guarantee)
+    settings = replace(
+        settings,
+        sampler="individual",
+        exposure_limit=sampler.rate,
+        time_unit=sampler.time_unit,
+        selection_delta=selection_delta,
+    )
+    return Plan("collab-sampling", agreement.item, settings, guarantee, counts="occurrences")
 
 
 def paid_for(plan: Plan[JointSettings]) -> Guarantee:
@@ -99,7 +132,7 @@ def _holds_for(agreement: Agreement, padding: Padding) -> tuple[dict[str, Any], 
                 "who": f"up to {agreement.collusion} of the parties together, about the users of the others",
                 **of_parties,
                 "sees": "the number of items of each party with dummies among them, and a noisy total for every "
-                "blinded item",
+                "blinded item" + ("; how many rows each party drew" if agreement.method == "sampling" else ""),
             }
         ]
     return (

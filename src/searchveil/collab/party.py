@@ -4,9 +4,10 @@ import hashlib
 import hmac
 import json
 import secrets
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
+from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -18,12 +19,13 @@ from searchveil.collab.agreement import RunFile
 from searchveil.collab.coordinator import ID_BYTES, MOST_WAITING, check_ids
 from searchveil.collab.histogram import Histogram, local_histogram
 from searchveil.collab.identity import Identity
-from searchveil.collab.joint import JointSettings, padding_of, paid_for, plan_for, share_of
+from searchveil.collab.joint import JointSettings, padding_of, paid_for, plan_for, sampler_of, share_of
 from searchveil.collab.link import Link
 from searchveil.collab.messages import Refused, RunEnded
 from searchveil.collab.ring import Ids, blinded_ids
+from searchveil.collab.shuffle import Row, shuffled
 from searchveil.collab.transcript import Transcript
-from searchveil.crypto import masks
+from searchveil.crypto import hpke, masks
 from searchveil.errors import SearchveilError
 from searchveil.items import item_named
 from searchveil.log import SearchLog
@@ -31,12 +33,16 @@ from searchveil.privacy.noise import Integers, Source
 from searchveil.privacy.noise_shares import NoiseShare, Padding
 from searchveil.progress import Progress, silent
 from searchveil.publish.folder import claimed
+from searchveil.publish.individual import TYPES, Individual
 from searchveil.publish.mechanism import require_separate_rows, require_two_users
 from searchveil.publish.plan import Plan
 from searchveil.publish.release import Release
 
 if TYPE_CHECKING:
     from searchveil.privacy.ledger import Entry, Ledger
+
+
+DRAWN = ("query", "url", "time", "rank", "count")  # of a row that was drawn, beside its pseudonym
 
 
 class RunFailed(SearchveilError):  # noqa: N818 (a normal outcome)
@@ -93,6 +99,8 @@ class Party:
         self.source = source or Source()
         self.entry: Entry | None = None
         self.item = item_named(self.agreement.item)
+        self.sampler = sampler_of(self.agreement)
+        self._sealing: tuple[bytes, dict[str, bytes]] = (b"", {})
 
     def join(self, out: Path) -> Joined:
         """Take part in the run, and write the release folder. RunFailed with one line if there is none."""
@@ -166,10 +174,13 @@ class Party:
         totals = self._sum(union, ids, histogram)
         self._phase("open", "opening the items that passed")
         rows = self._open(union, totals, ids, histogram, group_key)
+        tables = {"data": self._table(rows)}
+        if self.sampler is not None:
+            self._phase("shuffle", "drawing users' clicks, and shuffling those of all parties")
+            tables = {"data": self._sample(tables["data"], self.sampler), "vocabulary": tables["data"]}
         self._phase("agree", "comparing the releases")
-        table = self._table(rows)
-        self._compare(table)
-        return Release({"data": table}, self.plan, self.entry)
+        self._compare(tables)
+        return Release(tables, self.plan, self.entry)
 
     def _phase(self, name: str, in_words: str) -> None:
         self.transcript.phase(name)
@@ -187,17 +198,19 @@ class Party:
     def _exchange_keys(self) -> bytes:
         """A key that all parties share and the coordinator does not; and what each party's log is about."""
         mine = secrets.token_bytes(32)
+        private, public = hpke.generate()
         about = {"unit": self.log.unit, "public": list(self.log.taken_as_public)}
         for other in self.link.others:
-            self.link.send(other, "keys", "group", mine + json.dumps(about).encode())
-        shares, told = {self.link.name: mine}, [about]
+            self.link.send(other, "keys", "group", mine + public + json.dumps(about).encode())
+        shares, publics, told = {self.link.name: mine}, {self.link.name: public}, [about]
         for other in self.link.others:
             raw = self.link.receive(other, "keys", "group", most=20_000)
-            shares[other] = raw[:32]
-            told.append(self._about(raw[32:], other))
-        public = sorted({fact for one in told for fact in one["public"]})
+            shares[other], publics[other] = raw[:32], raw[32:64]
+            told.append(self._about(raw[64:], other))
+        self._sealing = private, publics
+        facts = sorted({fact for one in told for fact in one["public"]})
         known = self.plan.guarantee.assumed_public
-        guarantee = replace(self.plan.guarantee, unit=self.log.unit, assumed_public=(*known, *public))
+        guarantee = replace(self.plan.guarantee, unit=self.log.unit, assumed_public=(*known, *facts))
         self.plan = replace(self.plan, guarantee=guarantee)
         return hashlib.sha256(b"".join(shares[name] for name in self.agreement.names)).digest()
 
@@ -317,7 +330,46 @@ class Party:
         table = pa.table({**columns, "count": pa.array([total for _, total in rows], pa.int64())})
         return table.sort_by([("count", "descending"), *((name, "ascending") for name in self.item.columns)])
 
-    def _compare(self, table: pa.Table) -> None:
-        said = json.dumps([self.plan.to_json(), table.to_pylist()], sort_keys=True, default=str)
+    def _sample(self, vocabulary: pa.Table, sampler: Individual) -> pa.Table:
+        """Clicks of every party's own users on the published pairs, at individual rates, in one table."""
+        allowed = self.log.engine.load(vocabulary.select(list(self.item.columns)))
+        own = sampler.drawn(allowed, self.log, self.source, self.progress).to_pylist()
+        pseudonyms = {user: f"{self.source.bits(128):032x}" for user in sorted({row["user"] for row in own})}
+        rows = [(pseudonyms[row["user"]], *(_plain(row.get(name)) for name in DRAWN)) for row in own]
+        longest = self.agreement.longest_text
+        everybody = shuffled(self.link, rows, self._sealing[0], self._sealing[1], longest, self.source)
+        table = _sampled_table(everybody, vocabulary, self.item.columns)
+        figures = sampler.figures(table, vocabulary.num_rows)
+        advice = sampler.advice(vocabulary.num_rows, table.num_rows)
+        self.plan = replace(self.plan, figures=figures, advice=advice)
+        return table
+
+    def _compare(self, tables: Mapping[str, pa.Table]) -> None:
+        rows = {name: table.to_pylist() for name, table in tables.items()}
+        said = json.dumps([self.plan.to_json(), rows], sort_keys=True, default=str)
         digest = hashlib.sha256(said.encode()).digest()
         self._same_everywhere(digest, "agree", "release", "their releases differ")
+
+
+def _plain(value: Any) -> Any:
+    return value.isoformat() if isinstance(value, datetime) else value
+
+
+def _sampled_table(rows: Sequence[Row], vocabulary: pa.Table, columns: Sequence[str]) -> pa.Table:
+    """Pseudonyms become numbers in their own, random order, by which the rows are ordered too."""
+    allowed = {tuple(row[name] for name in columns) for row in vocabulary.to_pylist()}
+    try:
+        values = [{"user": str(row[0]), **dict(zip(DRAWN, row[1:], strict=True))} for row in rows]
+        for row in values:
+            row["time"] = None if row["time"] is None else datetime.fromisoformat(row["time"])
+        if not all(tuple(row[name] for name in columns) in allowed for row in values):
+            raise Refused("a row was drawn that is not among the published items")
+        numbers = {one: i for i, one in enumerate(sorted({row["user"] for row in values}), start=1)}
+        gathered: dict[str, Any] = {"user": pa.array([numbers[row["user"]] for row in values], pa.int64())}
+        for name in DRAWN:
+            gathered[name] = pa.array([row[name] for row in values], TYPES.get(name, pa.int64()))
+    except (ValueError, TypeError, KeyError, pa.ArrowException):
+        raise Refused("a row that was drawn is malformed") from None
+    kept = [name for name in gathered if name not in ("time", "rank") or gathered[name].null_count < len(values)]
+    table = pa.table({name: gathered[name] for name in kept})
+    return table.sort_by([(name, "ascending") for name in table.column_names[:-1]])

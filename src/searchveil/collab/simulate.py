@@ -18,6 +18,8 @@ from searchveil.collab import identity
 from searchveil.errors import InputError, as_option, shortest
 from searchveil.log import SearchLog
 from searchveil.progress import Progress, silent
+from searchveil.publish.individual import Individual
+from searchveil.publish.mechanism import Mechanism
 from searchveil.publish.release import Release
 from searchveil.publish.zealous import Zealous
 from searchveil.scratch import Scratch
@@ -148,9 +150,14 @@ class Simulation:
 
     def _alone(self, log: SearchLog) -> int:
         """Rows of the same release by one owner; none where a single user is not enough."""
-        known = {name: self.settings[name] for name in ("epsilon", "delta", "per_user", "item")}
+        known = {name: self.settings[name] for name in ("epsilon", "delta")}
+        one: Mechanism
+        if self.settings["method"] == "sampling":
+            one = Individual(**known)
+        else:
+            one = Zealous(**known, per_user=self.settings["per_user"], item=self.settings["item"])
         try:
-            return Zealous(**known).release(log).table.num_rows
+            return one.release(log).table.num_rows
         except InputError:
             return 0
 

@@ -8,12 +8,12 @@ from typing import Any
 from searchveil.errors import InputError, in_python
 from searchveil.lab.applications import APPLICATIONS, Application, application_named
 from searchveil.lab.evaluate import IN_SAMPLE, WARNING
-from searchveil.lab.measures.compare import in_both
+from searchveil.lab.measures.compare import covered_volume
 from searchveil.lab.measures.jensen_shannon import JensenShannon
 from searchveil.lab.split import split
 from searchveil.lab.testset import TestSet
-from searchveil.lab.view import View, columns_of, lacking
-from searchveil.lab.words import name_in_words
+from searchveil.lab.view import View, lacking
+from searchveil.lab.words import name_in_words, percent
 from searchveil.log import SearchLog
 from searchveil.progress import Progress, silent
 from searchveil.publish import METHODS, build, method_named
@@ -115,10 +115,6 @@ class Comparison:
         }
 
 
-def percent(share: float) -> str:
-    return f"{100 * share:.3g} %" if share < 0.1 else f"{100 * share:.1f} %"
-
-
 def _kept(scored: Scored | None) -> str:
     return "–" if scored is None or scored.kept is None else percent(scored.kept)
 
@@ -189,15 +185,3 @@ def _tried(release: Release, original: View, released: View, seconds: float, sco
     return Tried(
         release.table.num_rows, covered_volume(original, released), distance, seconds, scores, str(release.guarantee)
     )
-
-
-def covered_volume(original: View, released: View) -> float:
-    """Of all searches of the log (or clicks, where no queries are published), the share that is of published ones."""
-    shared = in_both(original, released)
-    table = "query" if "query" in shared else next(iter(shared), None)
-    if table is None:
-        return 0.0
-    counts = original.tables[table]
-    kept = counts.semi_join(released.tables[table], columns_of(table))
-    total = original.engine.value(counts["count"].sum()) or 0
-    return float((original.engine.value(kept["count"].sum()) or 0) / total) if total else 0.0

@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 METHODS = {
     "weighted": "searchveil.publish.weighted:Weighted",
     "votes": "searchveil.publish.votes:Votes",
+    "synthetic": "searchveil.publish.synthetic.mechanism:Synthetic",
     "zealous": "searchveil.publish.zealous:Zealous",
     "korolova": "searchveil.publish.korolova:Korolova",
     "safelog-click": "searchveil.publish.safelog_click:SafeLogClick",

@@ -37,6 +37,7 @@ class Release:
     plan: Plan
     entry: "Entry | None" = field(default=None, compare=False)
     record: Record | None = field(default=None, compare=False)  # of a release that was read from a folder
+    documents: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # JSON files beside the tables, by name
 
     @classmethod
     def read(cls, folder: "str | Path | Release") -> "Release":
