@@ -72,6 +72,8 @@ class Synthetic(Mechanism[SyntheticSettings]):
     The data have the columns of the log. A log with times needs `from_` and `to`, which are public: rows of other days
     are left out. Queries that many share come with their texts; `tail` says what stands for the others. `scale` is how
     many users are drawn for each of the log's. `searchveil resample` draws again, for free.
+
+    Proof: docs/guarantees/synthetic.md.
     """
 
     method: ClassVar[str] = "synthetic"

@@ -1,6 +1,6 @@
 """statistics.json: everything that was measured, as it is handed out, and read back to draw again without the log."""
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import date
 from typing import Any
 
@@ -34,12 +34,12 @@ def from_json(record: Mapping[str, Any], source: str) -> Statistics:
     try:
         period = record["period"]
         return Statistics(
-            [str(text) for text in record["queries"]],
+            _texts(record["queries"]),
             [(int(number), str(url)) for number, url in record["pairs"]],
-            [(int(first), int(second)) for first, second in record["transitions"]],
-            [str(text) for text in record["words"]],
-            [(int(first), int(second)) for first, second in record["bigrams"]],
-            [str(text) for text in record["urls"]],
+            _pairs(record["transitions"]),
+            _texts(record["words"]),
+            _pairs(record["bigrams"]),
+            _texts(record["urls"]),
             {str(name): np.array(values, np.float64) for name, values in record["noisy"].items()},
             {str(name): float(value) for name, value in record["deviation"].items()},
             {str(name): float(value) for name, value in record["least"].items()},
@@ -47,3 +47,11 @@ def from_json(record: Mapping[str, Any], source: str) -> Statistics:
         )
     except (KeyError, TypeError, ValueError) as problem:
         raise InputError(f"{source}: {NAME}.json does not hold the statistics of a synthetic log") from problem
+
+
+def _texts(values: Iterable[Any]) -> list[str]:
+    return [str(text) for text in values]
+
+
+def _pairs(values: Iterable[Any]) -> list[tuple[int, int]]:
+    return [(int(first), int(second)) for first, second in values]
