@@ -21,6 +21,14 @@ def print_json(record: Mapping[str, Any]) -> None:
     print(json.dumps(record, ensure_ascii=False, default=str))
 
 
+def result(found: Any, *, as_json: bool) -> None:
+    """What a command found out, as one JSON object or in words."""
+    if as_json:
+        print_json(found.to_json())
+    else:
+        print(found)
+
+
 def rows(pairs: Mapping[str, Any]) -> None:
     """Aligned name and value, one a line; the same on a terminal and in a file."""
     width = max(map(len, pairs), default=0)
