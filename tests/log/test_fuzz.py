@@ -262,6 +262,7 @@ def damage_and_read(folder: Path, engine: Engine, files: Sequence[bytes], **argu
     assert memory() - before < MOST_MEMORY
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", KINDS)
 def test_damaged_text_is_read_or_refused(tmp_path: Path, duckdb_engine: Engine, kind: str) -> None:
     described = KINDS[kind]

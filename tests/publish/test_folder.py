@@ -457,6 +457,7 @@ def write_under_a_limit(folder: Path, ledger: Path) -> None:
         print(complaint)
 
 
+@pytest.mark.slow
 def test_a_file_that_may_not_grow_leaves_nothing_and_the_budget_spent(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     program = (
