@@ -192,6 +192,7 @@ MUTANTS: dict[str, tuple[Mechanism, int, Sequence[str]]] = {
         60,
         ["lone-click"],
     ),
+    "votes for all items": (mutants.VotesForAll(0.5, 0.05, counts="none"), 90, ["flood"]),
     "weighted, noise reused": (
         weighted_mutants.WeightedNoiseReused(0.5, 1e-3, counts="none", candidates_per_user=4),
         90,
