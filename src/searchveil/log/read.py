@@ -50,8 +50,8 @@ def read_log(
     `options` are those of the format (docs/formats.md). `skip_lines` is how many lines stand before the log in each
     file. With `strict` any bad row is an error; otherwise bad rows are in `problems` of the log.
 
-    >>> log = read_log(pa.table({"user": ["ann", "bob"], "query": ["weather", "news"]}))
-    >>> log.users, log.rows
+    >>> found = sv.read_log(pa.table({"user": ["ann", "bob"], "query": ["weather", "news"]}))
+    >>> found.users, found.rows
     (2, 2)
     """
     if isinstance(paths, Tabular):

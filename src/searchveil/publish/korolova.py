@@ -48,6 +48,9 @@ class Korolova(Mechanism[KorolovaSettings]):
     `variant` "exact" (ours) publishes the noisy count that selected a query and has the exact δ; "published" is the
     paper's: fresh noise for the published count, and its looser formulas. `counting` "occurrences" lets a user's
     repeated query count each time, "users" once.
+
+    >>> sv.Korolova(epsilon=100, delta=1e-6).release(log).table["query"].to_pylist()
+    ['news', 'weather']
     """
 
     method: ClassVar[str] = "korolova"

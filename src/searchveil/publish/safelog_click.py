@@ -86,6 +86,9 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
     Give `epsilon` (and `delta` where something is hidden by a threshold), or `noise_scale` and `above`. Noise of
     one scale serves all parts. Domain "pool" publishes only queries of the pool: pure ε, in which the threshold has no
     part. Clicks and transitions come from public candidates (pure) or through a noisy threshold of their own.
+
+    >>> sv.SafeLogClick(epsilon=1, delta=1e-6, clicks_per_user=0).plan().parameters["second_threshold"]
+    45
     """
 
     method: ClassVar[str] = "safelog-click"

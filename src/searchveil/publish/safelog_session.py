@@ -56,6 +56,9 @@ class SafeLogSession(Mechanism[SafeLogSessionSettings]):
     Variant "ours" counts a subsequence once per user and publishes the noise that selected it; "published" counts every
     occurrence and draws fresh noise, at the paper's ε and δ. Give `epsilon` and `delta`, or `noise_scale` and
     `above` (the paper's K: published iff noisy > K).
+
+    >>> sv.SafeLogSession(epsilon=1, delta=1e-6).plan().parameters["second_threshold"]
+    60
     """
 
     method: ClassVar[str] = "safelog-session"

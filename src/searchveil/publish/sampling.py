@@ -106,6 +106,9 @@ class Sampling(Mechanism[SamplingSettings | IndividualSettings]):
     if left out), `support` the relative frequency from which a pair counts as frequent, `seconds` the time to look for
     whole numbers, `solver` who looks for the most diverse ones (SPE is the paper's). With `noise_counts`, the paper's
     preprocessing and noise Lap(d/ε′) on the numbers of draws.
+
+    >>> sv.Sampling(delta=0.1, epsilon=1).plan(users := 1000).figures["users"]
+    1000
     """
 
     method: ClassVar[str] = "sampling"

@@ -81,6 +81,9 @@ class Weighted(Mechanism[WeightedSettings]):
     `counts` are how many users hold each named item, or how often it was searched, measured with `count_share` of the
     budget; "score" publishes the noisy weight that named an item instead, which costs nothing, and "none" the items
     alone. With a `pool`, only its items can be named; the pool is public, so no δ is needed for items of one user.
+
+    >>> sorted(sv.Weighted(epsilon=100, delta=1e-6).release(log).table["query"].to_pylist())
+    ['news', 'weather']
     """
 
     method: ClassVar[str] = "weighted"

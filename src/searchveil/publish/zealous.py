@@ -42,6 +42,9 @@ class Zealous(Mechanism[ZealousSettings]):
     `notion` chooses the calibration: "approximate" (ours, the smallest threshold), or the paper's "probabilistic"
     (Theorem 3, for a public number of users) and "indistinguishable" (Theorem 2). Thresholds are the best ones unless
     given; one that is too low for the promise is refused.
+
+    >>> sv.Zealous(epsilon=100, delta=1e-6).release(log).table["query"].to_pylist()
+    ['news', 'weather']
     """
 
     method: ClassVar[str] = "zealous"
