@@ -94,7 +94,9 @@ class Policy:
                 f"{self.name} publishes {shared}, with its exact count: a fixed threshold is no differential privacy.",
                 f"{_COLLUSION[0].upper()}{_COLLUSION[1:]}.",
             )
-            return replace(Guarantee.no_differential_privacy("docs/guarantees/crowd.md#ft_u-and-ft_a", caveats), trust="server")
+            return replace(
+                Guarantee.no_differential_privacy("docs/guarantees/crowd.md#ft_u-and-ft_a", caveats), trust="server"
+            )
         assert self.epsilon is not None
         assert self.delta is not None
         proof = "docs/guarantees/crowd.md#st_u" if self.name == "ST_u" else "docs/guarantees/crowd.md#dp_u-and-dp_a"

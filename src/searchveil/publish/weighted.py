@@ -83,6 +83,9 @@ class Weighted(Mechanism[WeightedSettings]):
     alone. With a `pool`, only its items can be named; the pool is public, so no δ is needed for items of one user.
 
     Proof: docs/guarantees/weighted.md.
+
+    >>> sorted(sv.Weighted(epsilon=100, delta=1e-6).release(log).table["query"].to_pylist())
+    ['news', 'weather']
     """
 
     method: ClassVar[str] = "weighted"
