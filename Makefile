@@ -40,13 +40,12 @@ lint: $(VENV)/.test-tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# The inner loop: what needs neither Spark nor a browser and is done in a second or two each.
+# The inner loop: nine tenths of the tests, which need neither Spark nor a browser and take a fraction of a second each.
 quick: $(VENV)/.test-tools lint
-	$(BIN)/pytest -q -n 2 --dist worksteal -m 'not slow and not spark' tests/items tests/privacy tests/publish/test_parameters.py \
-	  tests/publish/test_plan.py tests/publish/test_zealous.py tests/log/test_normalize.py tests/log/test_sessions.py tests/cli/test_cli_plan.py
+	$(BIN)/pytest -q -n 2 --dist worksteal -m 'not slow and not spark'
 
 test: $(VENV)/.test-tools java browser postgres lint
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist worksteal
 
 bench: $(VENV)/.test-tools
 	$(BIN)/python benchmarks/release.py --items query,pair,keyword

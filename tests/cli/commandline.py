@@ -20,7 +20,7 @@ from searchveil.log.demo import write_demo
 from searchveil.privacy.ledger import Entry, Ledger
 
 COMMAND = str(Path(sys.executable).with_name("searchveil"))
-LIMIT = 150  # seconds after which a command hangs, on a machine however slow
+LIMIT = 280  # seconds after which a command hangs, on a machine however slow
 SCRATCH = "scratch"  # the folder for temporary files, inside the one where a command runs
 
 
@@ -84,8 +84,9 @@ def start(folder: Path, *arguments: str | Path) -> subprocess.Popen[str]:
 
 
 def _heed_interrupts() -> None:
-    """Tests that run in the background ignore Ctrl-C, and what they start would inherit that."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    """Tests that run in the background ignore Ctrl-C or the end of a terminal, and what they start inherits that."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def environment(folder: Path) -> dict[str, str]:

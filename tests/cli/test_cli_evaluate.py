@@ -15,6 +15,8 @@ from searchveil.cli import answer
 from searchveil.lab.applications import APPLICATIONS
 from searchveil.lab.measures import MEASURES
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:

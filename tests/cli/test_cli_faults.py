@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from commandline import (
     COMMAND,
+    LIMIT,
     PLENTY,
     SCRATCH,
     assert_refused,
@@ -25,6 +26,8 @@ from commandline import (
     start,
     succeed,
 )
+
+pytestmark = pytest.mark.slow
 
 # Whatever two users share.
 EVERYTHING = ("--method", "zealous", "--epsilon", "50000", "--delta", "1e-6", "--per-user", "1000")
@@ -177,7 +180,7 @@ def test_a_release_that_is_there_is_not_denied(tmp_path: Path) -> None:
         env=environment(tmp_path),
         capture_output=True,
         encoding="utf-8",
-        timeout=120,
+        timeout=LIMIT,
     )
     assert done.returncode == 128 + signal.SIGTERM, done.stderr
     assert (tmp_path / "out" / "guarantee.json").exists()
@@ -226,7 +229,7 @@ def test_interrupted_inside_the_engine_it_stops_the_same_way(tmp_path: Path, dur
         env=environment(tmp_path),
         capture_output=True,
         encoding="utf-8",
-        timeout=120,
+        timeout=LIMIT,
     )
     assert "Traceback" not in done.stderr, done.stderr
     assert done.returncode == 130, done.stderr

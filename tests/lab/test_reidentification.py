@@ -154,6 +154,7 @@ METHODS: list[Mechanism] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", METHODS, ids=lambda mechanism: str(mechanism.plan(USERS).to_json()["item"]))
 def test_every_method_can_be_attacked(mechanism: Mechanism, demo: SearchLog) -> None:
     release = mechanism.release(demo, source=keyed(b"release"))

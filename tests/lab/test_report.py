@@ -207,6 +207,7 @@ def test_places_that_are_refused(tmp_path: Path) -> None:
     check_place(tmp_path / "release-report.html", folder)
 
 
+@pytest.mark.slow
 def test_an_earlier_report_is_replaced_and_nothing_else_stays(hostile: Evaluated, tmp_path: Path) -> None:
     page = tmp_path / "report.html"
     once = write_report(page, hostile.result, hostile.folder, against="a.tsv").read_text(encoding="utf-8")
@@ -318,7 +319,7 @@ def visit(browser: "Browser", path: Path, *, width: int = 1280, scheme: Any = "l
     page.on("pageerror", lambda error: seen.trouble.append(f"error: {error}"))
     page.on("dialog", dismiss)
     page.goto(path.as_uri())
-    page.wait_for_selector("html[data-charts=drawn]", state="attached", timeout=60_000)
+    page.wait_for_selector("html[data-charts=drawn]", state="attached", timeout=280_000)
     return seen
 
 
@@ -328,6 +329,7 @@ def page_file(hostile: Evaluated, tmp_path_factory: pytest.TempPathFactory) -> P
     return write_report(place, hostile.result, hostile.folder, against=hostile.against)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scheme", SCHEMES)
 @pytest.mark.parametrize("width", WIDTHS)
 def test_in_a_browser(browser: "Browser", page_file: Path, hostile: Evaluated, width: int, scheme: str) -> None:
@@ -344,6 +346,7 @@ def test_in_a_browser(browser: "Browser", page_file: Path, hostile: Evaluated, w
     seen.page.context.close()
 
 
+@pytest.mark.slow
 def test_charts_follow_the_page_when_it_changes(browser: "Browser", page_file: Path) -> None:
     """From light to dark and from wide to narrow, with the page open."""
     seen = visit(browser, page_file, width=1280, scheme="light")
@@ -358,6 +361,7 @@ def test_charts_follow_the_page_when_it_changes(browser: "Browser", page_file: P
     seen.page.context.close()
 
 
+@pytest.mark.slow
 def test_a_point_tells_its_figures(browser: "Browser", page_file: Path) -> None:
     seen = visit(browser, page_file, scheme="dark")
     bar = seen.page.locator(".chart .mark-rect path").first
@@ -369,6 +373,7 @@ def test_a_point_tells_its_figures(browser: "Browser", page_file: Path) -> None:
     seen.page.context.close()
 
 
+@pytest.mark.slow
 def test_a_report_of_nothing(browser: "Browser", tmp_path: Path, hostile: Evaluated) -> None:
     nothing = replace(hostile.result, applications={}, measures={}, charts=NOTHING)
     place = write_report(tmp_path / "report.html", nothing, hostile.folder, against="log.tsv")
@@ -380,6 +385,7 @@ def test_a_report_of_nothing(browser: "Browser", tmp_path: Path, hostile: Evalua
     seen.page.context.close()
 
 
+@pytest.mark.slow
 def test_a_single_point_can_be_drawn(browser: "Browser", tmp_path: Path, hostile: Evaluated) -> None:
     charts = {
         "item": "query",
@@ -396,6 +402,7 @@ def test_a_single_point_can_be_drawn(browser: "Browser", tmp_path: Path, hostile
     seen.page.context.close()
 
 
+@pytest.mark.slow
 def test_the_policy_stops_what_escaping_would_miss(browser: "Browser", page_file: Path, tmp_path: Path) -> None:
     """A page with code put into it by hand: the second line of defence."""
     smuggled = f"<main>{PICTURE}<script>document.title = 'taken'</script><img src='https://example.org/pixel.png'>"

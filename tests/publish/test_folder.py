@@ -153,8 +153,8 @@ def test_the_card_cannot_be_misread_where_there_is_no_exception(tmp_path: Path) 
     none = Guarantee.no_differential_privacy(proof="none", caveats=())
     bare = (write_folder(release(guarantee=none), tmp_path / "bare") / "README.md").read_text()
     assert "no row and no number here is protected" in bare
-    for page in (text, bare):
-        assert not any(line.strip() in ("* nothing", "* none") for line in page.splitlines())
+    for shown in (text, bare):
+        assert not any(line.strip() in ("* nothing", "* none") for line in shown.splitlines())
     told = yaml.safe_load((tmp_path / "bare" / "deployment.yaml").read_text())["deployment"]["dp_variant"]
     assert "All of them" in told["unprotected_quantities"]
 
@@ -457,6 +457,7 @@ def write_under_a_limit(folder: Path, ledger: Path) -> None:
         print(complaint)
 
 
+@pytest.mark.slow
 def test_a_file_that_may_not_grow_leaves_nothing_and_the_budget_spent(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     program = (

@@ -1,7 +1,7 @@
 """Privacy policies: how many people must share an artifact, and what is promised about what is published.
 
 FT_a and FT_u are fixed thresholds on instances and on users. DP_a and DP_u add noise after opening. ST_u, the default,
-is differentially private though nobody adds noise (docs/guarantees.md#crowd-st-u).
+is differentially private though nobody adds noise (docs/guarantees/crowd.md#st_u).
 """
 
 from dataclasses import dataclass, replace
@@ -94,10 +94,12 @@ class Policy:
                 f"{self.name} publishes {shared}, with its exact count: a fixed threshold is no differential privacy.",
                 f"{_COLLUSION[0].upper()}{_COLLUSION[1:]}.",
             )
-            return replace(Guarantee.no_differential_privacy("docs/guarantees.md#crowd-ft", caveats), trust="server")
+            return replace(
+                Guarantee.no_differential_privacy("docs/guarantees/crowd.md#ft_u-and-ft_a", caveats), trust="server"
+            )
         assert self.epsilon is not None
         assert self.delta is not None
-        proof = "docs/guarantees.md#crowd-st-u" if self.name == "ST_u" else "docs/guarantees.md#crowd-dp"
+        proof = "docs/guarantees/crowd.md#st_u" if self.name == "ST_u" else "docs/guarantees/crowd.md#dp_u-and-dp_a"
         return Guarantee(
             notion="approximate",
             epsilon=self.epsilon,

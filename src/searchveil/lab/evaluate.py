@@ -3,13 +3,15 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import ibis
 import ibis.expr.types as ir
 import numpy as np
+import pyarrow as pa
 
 from searchveil.errors import InputError
+from searchveil.extras import require_package
 from searchveil.items import ITEMS
 from searchveil.lab.applications import APPLICATIONS, Application, application_named
 from searchveil.lab.measures import MEASURES, measure_named
@@ -23,6 +25,10 @@ from searchveil.lab.words import percent, verdict
 from searchveil.log import SearchLog
 from searchveil.progress import Progress, silent
 from searchveil.publish.release import Release
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
 
 WARNING = (
     "These figures compare the release with private data. They are not covered by the guarantee: keep them to "
@@ -77,6 +83,48 @@ class Evaluation:
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"warning": self.warning}
 
+    def to_arrow(self) -> pa.Table:
+        """Every figure in a row: of what (an application or a measure), its name, and its two sides."""
+        from searchveil.lab.report.table import sections
+
+        applications, measures = sections(self)
+        rows = [
+            {"kind": kind, "name": section.name, "figure": row.name, "original": row.original, "release": row.release}
+            for kind, found in (("application", applications), ("measure", measures))
+            for section in found
+            for row in section.rows
+        ]
+        texts = {name: pa.string() for name in ("kind", "name", "figure")}
+        return pa.Table.from_pylist(rows, pa.schema(texts | {"original": pa.float64(), "release": pa.float64()}))
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """Every figure in a row of a DataFrame. Private: it compares with the log."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> "polars.DataFrame":
+        """Every figure in a row of a Polars DataFrame. Private: it compares with the log."""
+        require_package("polars")
+        import polars
+
+        frame = polars.from_arrow(self.to_arrow())
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the warning, the verdict, and the figures in words."""
+        from searchveil.lab.report.table import in_figures, sections
+        from searchveil.publish.notebook import html_table, paragraph
+
+        applications, measures = sections(self)
+        shown = [
+            [section.title, row.title, in_figures(row.original), in_figures(row.release)]
+            for section in applications + measures
+            for row in section.rows
+        ]
+        verdict = "" if self.headline is None else paragraph(self.headline.sentence, bold=True)
+        table = html_table(["", "figure", "original", "release"], shown)
+        return verdict + paragraph(f"Private: {self.warning}") + table
+
 
 def evaluate(
     release: str | Path | Release,
@@ -91,6 +139,10 @@ def evaluate(
 
     Every application is tried unless some are named. They are tested on searches of `test`, which should be of users
     that neither the release nor the log has; without it, on those of a fifth of the log's users.
+
+    >>> found = sv.evaluate(sv.Zealous(epsilon=100, delta=1e-6).release(log), log, applications=[])
+    >>> found.headline.sentence
+    'Good for most uses of frequencies: 2 of 2 different queries were published, which are 100.0 % of all searches.'
     """
     names = list(APPLICATIONS) if applications is None else list(applications)
     running = {name: application_named(name)() for name in names}  # a wrong name is an error before any work

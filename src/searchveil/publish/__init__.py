@@ -63,7 +63,11 @@ def no_such_parameter(name: str, parameter: str, others: "list[str] | None" = No
 
 
 def method(text: str) -> "Mechanism":
-    """The mechanism whose text form this is, as in `zealous(epsilon=1, delta=1e-06)`."""
+    """The mechanism whose text form this is, as in `zealous(epsilon=1, delta=1e-06)`.
+
+    >>> sv.method("zealous(epsilon=1, delta=1e-06)").per_user
+    5
+    """
     name, opened, _ = text.strip().partition("(")
     try:
         call = ast.parse(text.strip().replace(name, "_", 1) if opened else "_()", mode="eval").body

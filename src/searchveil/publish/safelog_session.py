@@ -66,6 +66,9 @@ class SafeLogSession(Mechanism[SafeLogSessionSettings]):
     `above` (the paper's K: published iff noisy > K).
 
     Proof: docs/guarantees/safelog-session.md.
+
+    >>> sv.SafeLogSession(epsilon=1, delta=1e-6).plan().parameters["second_threshold"]
+    60
     """
 
     method: ClassVar[str] = "safelog-session"
