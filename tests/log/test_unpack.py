@@ -168,13 +168,13 @@ def test_a_text_without_a_header(tmp_path: Path, duckdb_engine: Engine, mark: st
     log = read_log(path, engine=duckdb_engine, columns=["-", "user", "time", "query"])
     assert rows_of(log) == ROWS
     assert log.format == name
-    assert "what stands between columns, told from the first row" in log.taken_as_public
+    assert "what stands between columns, inferred from the first row" in log.taken_as_public
     given = read_log(
         path, engine=duckdb_engine, columns=["-", "user", "time", "query"], format=name,
         options={"delimiter": "tab" if mark == "\t" else mark},
     )  # fmt: skip
     assert rows_of(given) == ROWS
-    assert "what stands between columns, told from the first row" not in given.taken_as_public
+    assert "what stands between columns, inferred from the first row" not in given.taken_as_public
 
 
 @pytest.mark.parametrize("columns", [["user", "time"], ["user", "query", "who"], ["query"]], ids=" ".join)

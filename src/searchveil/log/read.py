@@ -1,7 +1,7 @@
 """From files to a SearchLog: find the files, tell their format, parse once, say what could not be read."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
@@ -9,7 +9,8 @@ import ibis.expr.types as ir
 import pyarrow as pa
 
 from searchveil.engine import Engine, open_engine
-from searchveil.errors import Blank, InputError, printable, setting
+from searchveil.errors import InputError, printable, setting
+from searchveil.log.listed import Columns, asked_of
 from searchveil.log.normalize import USUAL, Normalization
 from searchveil.log.readers import READERS, Reader, Request
 from searchveil.log.readers.base import wrong_option
@@ -17,7 +18,7 @@ from searchveil.log.readers.parquet import read_parquet, read_table
 from searchveil.log.readers.source import Source, find_sources, named_paths
 from searchveil.log.readers.staging import Parsed, Parser, Remarks
 from searchveil.log.schema import COLUMNS, SearchLog
-from searchveil.log.unpack import unpack
+from searchveil.log.unpack import Unpacked, unpack
 from searchveil.scratch import Scratch
 
 if TYPE_CHECKING:
@@ -36,7 +37,7 @@ def read_log(
     *,
     format: str = "auto",
     engine: Engine | None = None,
-    columns: Mapping[str, str] | Sequence[str] | None = None,
+    columns: Columns = None,
     strict: bool = False,
     normalization: Normalization = USUAL,
     options: Mapping[str, str] | None = None,
@@ -59,19 +60,10 @@ def read_log(
     on_spark = engine is not None and engine.name == "spark"
     with Scratch() as scratch:
         unpacked = unpack(named_paths(paths), scratch, skip_lines=skip_lines, may_copy=not on_spark)
-        sources = [
-            replace(source, shown=printable(unpacked.called.get(source.path, source.shown)))
-            for source in find_sources(unpacked.paths)
-        ]
-        if on_spark:
-            from searchveil.log.on_spark import look_into
-
-            sources = look_into(cast("SparkEngine", engine), sources)
-        listed = _without_header(sources, columns, format, options or {}) if _is_list(columns) else None
-        if listed is not None:
-            format, columns, options = listed.format, listed.columns, listed.options
-        reader, declared = _reader_for(sources, format)
-        request = Request(sources, cast("Mapping[str, str]", columns or {}), options or {})
+        sources = _sources_of(unpacked, engine if on_spark else None)
+        asked = asked_of(sources, columns, format, options or {})
+        reader, declared = _reader_for(sources, asked.format)
+        request = Request(sources, asked.columns, asked.options)
         _check_request(reader, request, on_spark)
         engine = engine or open_engine()
         if reader.parse is None:
@@ -79,8 +71,7 @@ def read_log(
         else:
             table, remarks = _parse_into(engine, reader, request)
     guessed = [] if declared else [f"the format {reader.name}, inferred from the first rows"]
-    guessed += listed.taken_as_public if listed is not None else []
-    public = (*unpacked.taken_as_public, *guessed, *remarks.taken_as_public)
+    public = (*unpacked.taken_as_public, *guessed, *asked.taken_as_public, *remarks.taken_as_public)
     log = SearchLog(
         table,
         engine,
@@ -92,25 +83,34 @@ def read_log(
         names=remarks.names,
         taken_as_public=public,
     )
-    _refuse_if_wanting(log, strict)
+    _refuse_flawed_or_empty(log, strict)
     return log
 
 
+def _sources_of(unpacked: Unpacked, spark: Engine | None) -> list[Source]:
+    """The files under the names that people know; text on a cluster is looked into by its workers."""
+    sources = [
+        replace(source, shown=printable(unpacked.called.get(source.path, source.shown)))
+        for source in find_sources(unpacked.paths)
+    ]
+    if spark is None:
+        return sources
+    from searchveil.log.on_spark import look_into
+
+    return look_into(cast("SparkEngine", spark), sources)
+
+
 def _read_table(
-    given: Tabular,
-    engine: Engine,
-    columns: Mapping[str, str] | Sequence[str] | None,
-    strict: bool,
-    normalization: Normalization,
+    given: Tabular, engine: Engine, columns: Columns, strict: bool, normalization: Normalization
 ) -> SearchLog:
-    if _is_list(columns):
+    if columns is not None and not isinstance(columns, Mapping):
         raise InputError("a table has names of its own", parameter="columns", instead="say user=NAME, query=NAME, …")
     where = "the table"
     try:
         loaded = engine.load(_plain(pa.RecordBatchReader.from_stream(given).read_all()))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError) as problem:
         raise InputError(f"{where} cannot be read ({type(problem).__name__})") from problem
-    table, remarks = read_table(engine, loaded, cast("Mapping[str, str]", columns or {}), where)
+    table, remarks = read_table(engine, loaded, columns or {}, where)
     log = SearchLog(
         table,
         engine,
@@ -122,7 +122,7 @@ def _read_table(
         names=remarks.names,
         taken_as_public=remarks.taken_as_public,
     )
-    _refuse_if_wanting(log, strict)
+    _refuse_flawed_or_empty(log, strict)
     return log
 
 
@@ -136,57 +136,6 @@ def _plain(table: pa.Table) -> pa.Table:
         return pa.string() if any(is_such(kind) for is_such in texts) else kind
 
     return table.cast(pa.schema([pa.field(one.name, plain(one.type)) for one in table.schema]))
-
-
-@dataclass(frozen=True)
-class Listed:
-    """How to read a text whose columns were listed."""
-
-    format: str
-    columns: Mapping[str, str]
-    options: Mapping[str, str]
-    taken_as_public: list[str]
-
-
-def _is_list(columns: Mapping[str, str] | Sequence[str] | None) -> bool:
-    return columns is not None and not isinstance(columns, Mapping)
-
-
-def _without_header(
-    sources: Sequence[Source],
-    columns: Mapping[str, str] | Sequence[str] | None,
-    format: str,
-    options: Mapping[str, str],
-) -> Listed:
-    names = list(columns or [])
-    wrong = next((name for name in names if name not in (*COLUMNS, "-")), None)
-    if wrong is not None or not {"user", "query"} <= set(names):
-        but = "" if wrong is None else f"not '{printable(wrong)}', "
-        raise InputError(
-            "the columns of a text without a header are user and query and, where it has them, time, rank and url",
-            parameter="columns",
-            value=names,
-            instead=f"write them in the file's order, {but}- for one to pass over",
-        )
-    told = {name: str(place) for place, name in enumerate(names, 1) if name != "-"}
-    if format != "auto" or "delimiter" in options:
-        known = "csv" if format == "auto" else format
-        return Listed(known, told, {**options, "header": "no"}, [])
-    first = next(iter(sources[0].first_lines(1)), "")
-    fitting = [mark for mark in ("\t", ",", ";", "|") if first.count(mark) >= len(names) - 1 > 0]
-    if not fitting:
-        raise InputError(
-            f"{sources[0].shown}: its first line has not {len(names)} columns between tabs, commas, semicolons or bars",
-            parameter="columns",
-            instead="name what stands between with " + setting("options", {"delimiter": Blank("CHARACTER")}),
-        )
-    best = max(fitting, key=lambda mark: (first.count(mark) == len(names) - 1, mark == "\t"))
-    return Listed(
-        "tsv" if best == "\t" else "csv",
-        told,
-        {**options, "header": "no", "delimiter": "tab" if best == "\t" else best},
-        ["what stands between columns, told from the first row"],
-    )
 
 
 def _reader_for(sources: Sequence[Source], format: str) -> tuple[Reader, bool]:
@@ -299,7 +248,7 @@ def _called(paths: Sequence[str]) -> str:
     return printable(paths[0]) + (f" and {more} more file{'s' if more > 1 else ''}" if more else "")
 
 
-def _refuse_if_wanting(log: SearchLog, strict: bool) -> None:
+def _refuse_flawed_or_empty(log: SearchLog, strict: bool) -> None:
     described = "; ".join(map(str, log.problems))
     if strict and log.problems:
         instead = "correct them, or leave out " + setting("strict")

@@ -42,6 +42,11 @@ class Unpacked:
     called: dict[str, str] = field(default_factory=dict)  # path of a copy -> what people call it
     taken_as_public: dict[str, None] = field(default_factory=dict)  # in order, each once
 
+    def add(self, copies: Iterable[tuple[Path, str]]) -> None:
+        for copy, called in copies:
+            self.paths.append(str(copy))
+            self.called[str(copy)] = called
+
 
 def unpack(asked: Sequence[str | Path], scratch: Path, *, skip_lines: int = 0, may_copy: bool = True) -> Unpacked:
     """What can be read as it is stays where it is. `may_copy` is false where others would have to see the copies."""
@@ -58,13 +63,11 @@ def unpack(asked: Sequence[str | Path], scratch: Path, *, skip_lines: int = 0, m
                 f"{path}: is unpacked or rewritten before it is read, which Spark's workers cannot see",
                 instead="do that first, or add " + setting("engine", "duckdb"),
             )
-        folder = scratch / f"unpacked-{len(found.called)}"
-        folder.mkdir()
         if kind:
             found.taken_as_public[WHOLE[kind]] = None
-        for copy, called in _copied(Path(path), kind, folder, skip_lines):
-            found.paths.append(str(copy))
-            found.called[str(copy)] = called
+        folder = scratch / f"unpacked-{len(found.called)}"
+        folder.mkdir()
+        found.add(_copied(Path(path), kind, folder, skip_lines))
     return found
 
 
