@@ -9,7 +9,7 @@ import re
 from searchveil.engine.sql import literal
 from searchveil.log.readers.base import Reader, Request, wrong_option
 from searchveil.log.readers.source import first_lines, mostly
-from searchveil.log.readers.staging import Layout, Parsed, Part, Workshop, stage
+from searchveil.log.readers.staging import Layout, Parsed, Parser, Part, stage
 from searchveil.log.readers.times import bad_time
 
 UNIT = "address-and-agent"
@@ -26,7 +26,7 @@ def recognises(head: bytes, name: str) -> bool:
     return mostly(_ROW, first_lines(head))
 
 
-def parse(shop: Workshop, request: Request) -> Parsed:
+def parse(parser: Parser, request: Request) -> Parsed:
     names = request.options.get("parameter", ",".join(PARAMETERS)).split(",")
     for name in names:
         if _NAME.fullmatch(name) is None:
@@ -50,7 +50,7 @@ def parse(shop: Workshop, request: Request) -> Parsed:
         "a search that is no UTF-8": "text is null or contains(text, chr(0))",
         "bad time": bad_time("moment"),
     }
-    return stage(shop, Part(layout, request.sources, outputs, checks)).parsed(UNIT)
+    return stage(parser, Part(layout, request.sources, outputs, checks)).parsed(UNIT)
 
 
 READER = Reader(

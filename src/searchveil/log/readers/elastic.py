@@ -7,7 +7,7 @@ document of a `_search` answer, with its fields under `_source`, is read alike.
 from searchveil.log.readers.base import Reader, Request
 from searchveil.log.readers.jsonlines import MALFORMED, first_objects, json_lines, path_of
 from searchveil.log.readers.source import first_lines
-from searchveil.log.readers.staging import Parsed, Part, Workshop, stage
+from searchveil.log.readers.staging import Parsed, Parser, Part, stage
 from searchveil.log.readers.times import bad_time, time_sql
 
 USERS = {"user.id": "user", "session.id": "session"}
@@ -28,7 +28,7 @@ def _has_query(one: dict[str, object]) -> bool:
     return "search.query" in inner or (isinstance(search, dict) and "query" in search)
 
 
-def parse(shop: Workshop, request: Request) -> Parsed:
+def parse(parser: Parser, request: Request) -> Parsed:
     user = request.choice("user", tuple(USERS))
     keys = (*KEYS, user)
     ways = [
@@ -54,7 +54,7 @@ def parse(shop: Workshop, request: Request) -> Parsed:
         "bad time": bad_time(time),
         "NUL byte": f"contains({outputs['query']}, chr(0)) or contains({outputs['user']}, chr(0))",
     }
-    return stage(shop, Part(json_lines(ways), request.sources, outputs, checks)).parsed(USERS[user])
+    return stage(parser, Part(json_lines(ways), request.sources, outputs, checks)).parsed(USERS[user])
 
 
 READER = Reader("elastic", recognises, parse, {"user": "user.id (default) or session.id"})
