@@ -256,10 +256,10 @@ class Measuring:
         self.histogram("shape", each.select("user", _place=place.cast("int64")), WORDS * (WORDS + 1))
 
     def _holders(self, kept: ir.Table) -> None:
-        """How many other queries have at least so many users, and one more cell for how many were looked at.
+        """How many other queries have at least so many users.
 
         One user more raises the number of users of at most TAIL_QUERIES queries by one, so each passes at most one of
-        the limits: what she adds to the first cells sums up to at most TAIL_QUERIES, and is no longer than that.
+        the limits: what she adds sums up to at most TAIL_QUERIES, and is no longer than that.
         """
         of_query = kept.group_by("query").agg(users=kept.count())
         of_number = of_query.group_by("users").agg(queries=of_query.count())
