@@ -78,7 +78,7 @@ class Policy:
             )
 
     def exact_delta(self) -> float:
-        """δ at this policy's ε, as docs/guarantees.md proves it."""
+        """δ at this policy's ε, as docs/guarantees/crowd.md proves it."""
         assert self.epsilon is not None
         if self.name == "ST_u":
             honest = self.k - self.colluding

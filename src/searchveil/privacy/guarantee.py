@@ -42,7 +42,7 @@ class Guarantee:
     A notion, unit, relation or trust model that is not known is refused, and so are numbers out of range: ε is finite,
     except that "none" has ε = ∞ and δ = 1. Any notion with δ = 1 promises nothing, and is not private.
 
-    >>> print(sv.Guarantee("approximate", 1.0, 1e-6, proof="docs/guarantees.md#zealous"))
+    >>> print(sv.Guarantee("approximate", 1.0, 1e-6, proof="docs/guarantees/zealous.md"))
     The release is (1, 1e-06)-differentially private: adding or removing one user's whole history changes ...
     """
 
