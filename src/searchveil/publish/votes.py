@@ -67,6 +67,9 @@ class Votes(Mechanism[VotesSettings]):
     to choose and 0 is best. `counts` are how many users hold each named item, measured with `count_share` of ε.
 
     Proof: docs/guarantees/votes.md.
+
+    >>> sorted(sv.Votes(epsilon=100, delta=1e-6).release(log).table["query"].to_pylist())
+    ['news', 'weather']
     """
 
     method: ClassVar[str] = "votes"

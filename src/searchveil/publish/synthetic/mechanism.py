@@ -74,6 +74,9 @@ class Synthetic(Mechanism[SyntheticSettings]):
     many users are drawn for each of the log's. `searchveil resample` draws again, for free.
 
     Proof: docs/guarantees/synthetic.md.
+
+    >>> sv.Synthetic(epsilon=4, delta=1e-6, from_="2024-05-01", to="2024-05-31").plan().guarantee.is_private
+    True
     """
 
     method: ClassVar[str] = "synthetic"
