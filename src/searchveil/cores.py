@@ -16,5 +16,8 @@ def usable_cores() -> int:
 
 def on_all_cores(work: Callable[[P], R], parts: Iterable[P]) -> list[R]:
     """What the work makes of each part, in their order. For NumPy, which lets go of the interpreter meanwhile."""
+    parts = list(parts)
+    if len(parts) < 2:
+        return [work(part) for part in parts]
     with ThreadPoolExecutor(usable_cores()) as threads:
         return list(threads.map(work, parts))

@@ -111,7 +111,7 @@ def _by_user(holdings: Holdings, of_pairs: Callable[[Run], Floats]) -> Floats:
             np.add.at(sums, run.users, of_pairs(run))
         return sums
 
-    cores = usable_cores()
+    cores = min(usable_cores(), len(holdings.runs))
     shares = on_all_cores(add_up, [holdings.runs[core::cores] for core in range(cores)])
     return sum(shares, start=np.zeros(users))
 
