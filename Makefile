@@ -49,6 +49,7 @@ test: $(VENV)/.test-tools java browser postgres lint
 
 bench: $(VENV)/.test-tools
 	$(BIN)/python benchmarks/release.py --items query,pair,keyword
+	$(BIN)/python benchmarks/release.py --method weighted
 	$(BIN)/python benchmarks/release.py --items query,pair,keyword --format aol
 	$(BIN)/python benchmarks/evaluate.py
 	$(BIN)/python benchmarks/noise.py
