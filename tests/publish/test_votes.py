@@ -14,7 +14,9 @@ from hypothesis import strategies as st
 from keyed import keyed
 
 import searchveil as sv
+from searchveil.engine import Engine
 from searchveil.errors import InputError
+from searchveil.log import SearchLog
 from searchveil.privacy.naming import NamingChance
 from searchveil.publish.ballot import Ballot
 from searchveil.publish.votes import COUNT_UNIT, cast, count_parts, named
@@ -177,3 +179,20 @@ def test_without_counts_the_items_alone_come_out(log: Path) -> None:
 def test_what_makes_no_sense_is_refused(wrong: dict[str, object], words: str) -> None:
     with pytest.raises(InputError, match=words):
         sv.Votes(1, 1e-6, **wrong)  # type: ignore[arg-type]
+
+
+def test_every_engine_names_the_same(engine: Engine) -> None:
+    """So little noise that two votes name an item and counts are exact; the item of one user is hidden by δ."""
+    rows = [
+        ("a", "Shoes"),
+        ("b", "shoes "),
+        ("c", "shoes"),
+        ("c", "shoes"),
+        ("d", "maps"),
+        ("e", "maps"),
+        ("f", "alone"),
+    ]
+    table = pa.table({"user": [user for user, _ in rows], "query": [query for _, query in rows]})
+    asked = sv.Votes(100, 1e-6, count_share=0.5)
+    named = asked.release(SearchLog(engine.load(table), engine), source=keyed(b"engines")).table
+    assert named.to_pylist() == [{"query": "shoes", "count": 3}, {"query": "maps", "count": 2}]

@@ -158,7 +158,7 @@ def plan(
         beside["expected_rows"] = expected_rows(mechanism, assumption)
         other = other_than(mechanism, assumption)
         if other is not None:
-            beside["instead"] = {"method": str(other[0]), "expected_rows": other[1]}
+            beside["instead"] = {"method": str(other[0]), "type": _typed(other[0]), "expected_rows": other[1]}
     if json:
         show.print_json(planned.to_json() | beside)
         return
@@ -166,6 +166,12 @@ def plan(
     if wanted:
         print(f"To release so much, type: --sampler {how.given['sampler']} --delta {how.given['delta']}")
     show.beside_plan(beside, assumed=how.extras.get("assume"))
+
+
+def _typed(mechanism: "Mechanism") -> str:
+    """What differs from the usual of its method, as options."""
+    guided = getattr(mechanism, "guide_share", None) != 0
+    return f"--method {mechanism.method}" + ("" if guided else " --guide-share 0")
 
 
 def _smallest_delta(
