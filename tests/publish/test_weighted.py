@@ -26,7 +26,7 @@ from searchveil.publish.weighted import (
     COUNT_UNIT,
     COUNTED_SEARCHES,
     SEARCHES_OF_AN_ITEM,
-    HeldHere,
+    HeldInMemory,
     Weighted,
     scaled_totals,
 )
@@ -174,7 +174,7 @@ def test_spellings_are_one_item_and_each_of_its_users_is_there_once(
         text = (USUAL.apply_to_text(query), *([url] if item == "click" else []))
         if all(text):
             expected.setdefault(text, set()).add(user)
-    held = HeldHere.of(log, item_named(item), None, 200, Source(bytes(32)))
+    held = HeldInMemory.of(log, item_named(item), None, 200, Source(bytes(32)))
     texts = held.texts(Named(np.arange(len(held.rows)), np.zeros(len(held.rows), np.int64)))
     names = [tuple(row.values()) for row in texts.to_pylist()]
     degrees = held.holdings.degrees.tolist()

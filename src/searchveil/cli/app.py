@@ -162,6 +162,12 @@ def plan(
     show.beside_plan(beside, assumed=how.extras.get("assume"))
 
 
+def _typed(mechanism: "Mechanism") -> str:
+    """What differs from the usual of its method, as options."""
+    guided = getattr(mechanism, "guide_share", None) != 0
+    return f"--method {mechanism.method}" + ("" if guided else " --guide-share 0")
+
+
 def _smallest_delta(how: MethodOptions, reading: LogOptions, log: list[str] | None) -> "tuple[SearchLog, float]":
     """The log, and the smallest δ of sampling that gives what is wanted of it."""
     from searchveil.cli import show
@@ -204,7 +210,7 @@ def _forecast(mechanism: "Mechanism", how: MethodOptions, assumption: "Assumptio
         found["expected_rows"] = expected_rows(mechanism, assumption)
         other = other_than(mechanism, assumption)
         if other is not None:
-            found["instead"] = {"method": str(other[0]), "expected_rows": other[1]}
+            found["instead"] = {"method": str(other[0]), "type": _typed(other[0]), "expected_rows": other[1]}
     return found
 
 
