@@ -18,6 +18,12 @@ def require_extra(extra: str, *modules: str, what: str) -> None:
         raise InputError(f"{what} ({', '.join(missing)} missing)", instead=f"type: {install_command(extra)}")
 
 
+def require_package(name: str) -> None:
+    """Of one that belongs to no extra: people who want it have it, mostly."""
+    if find_spec(name) is None:
+        raise InputError(f"{name} is not installed", instead=f"type: {_pip()} {name}")
+
+
 def install_command(extra: str) -> str:
     """From the folder that it was installed from, if that is still there; or else the packages themselves.
 

@@ -19,6 +19,7 @@ COMMANDS = (
     "sweep",
     "audit",
     "ledger",
+    "tour",
     "show",
     "verify",
     "compare",
@@ -38,6 +39,7 @@ def example_of(folder: Path, command: str) -> list[str]:
     return example[1:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_example_in_the_help_runs(tmp_path: Path, command: str) -> None:
     example = example_of(tmp_path, command)

@@ -132,6 +132,7 @@ def test_a_pool_from_n_grams(searchveil: Any, tmp_path: Path) -> None:
     assert all(row["query"].endswith(("house", "car")) for row in pq.read_table("p.parquet").to_pylist())
 
 
+@pytest.mark.slow
 def test_the_attack_refutes_the_paper_and_not_us(searchveil: Any) -> None:
     done = searchveil("attack", "safelog-clicks", "--runs", 10, "--json")
     assert done.code == 0
@@ -168,6 +169,7 @@ REFUSED = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_wrong_release_is_refused_in_one_line_and_costs_nothing(searchveil: Any, tmp_path: Path, case: str) -> None:
     arguments, says = REFUSED[case]
@@ -201,6 +203,7 @@ def test_a_pool_of_one_query_is_a_pool(searchveil: Any, tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "out" / "data.parquet")["query"].to_pylist() == ["weather"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -234,6 +237,7 @@ def test_other_commands_refuse_in_one_line(searchveil: Any, tmp_path: Path, argu
     assert everything_in(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_a_pool_is_not_made_from_what_nothing_protects(searchveil: Any, tmp_path: Path) -> None:
     log = crowd(tmp_path)
     for number, how in enumerate((("--method", "k-query", "--k", 2), (*CLICK, *ONE, "--at-least", 3))):

@@ -7,6 +7,7 @@ import pytest
 from local import START, LocalCrowd
 
 from searchveil.crowd.artifacts import Search
+from searchveil.crowd.choice import central
 from searchveil.crowd.policy import make_policy
 from searchveil.crowd.report import open_text, primary_input, secret_of, tag_of
 from searchveil.crypto import shamir, voprf
@@ -181,3 +182,19 @@ def test_another_text_cannot_be_attached_to_a_group(crowd: LocalCrowd) -> None:
     for i in range(3):
         crowd.run(crowd.member(str(i), ["common"]), job)
     assert crowd.counts(job) == {"common": 3}
+
+
+@pytest.mark.parametrize("name", ["FT_u", "FT_a", "ST_u"])
+def test_the_central_computation_gives_the_same(crowd: LocalCrowd, name: str) -> None:
+    """With the same secrets, so the same coins: what an experiment counts is what a crowd opens."""
+    more: dict[str, float] = {"epsilon": 2.0, "delta": 0.2, "p": 0.5} if name == "ST_u" else {}
+    job = crowd.job(make_policy(name, k=2 if name != "ST_u" else None, per_user=2, **more))  # type: ignore[arg-type]
+    users = [
+        (bytes([i]) * 32, [Search(text, START + at) for at, text in enumerate(texts)])
+        for i, texts in enumerate(["aab", "abc", "bca", "ddd", "cab", "bad", "abba", "dab"] * 4)
+    ]
+    for secret, searches in users:
+        crowd.run(crowd.member(secret.hex()[:4], searches, secret=secret), job)
+    expected = {one.text: one.count for one in central(job, users)}
+    assert crowd.counts(job) == expected
+    assert expected

@@ -306,6 +306,7 @@ def agrees(observed: Counter[Any], expected: dict[Any, float]) -> bool:
     return float(chi2.sf(statistic, len(expected) - 1)) > FALSE_ALARM
 
 
+@pytest.mark.slow
 def test_which_pool_queries_survive_how_many_and_with_what_counts(duckdb_engine: Engine, tmp_path: Path) -> None:
     runs, threshold, scale = 200, 1, 2.0
     released = outcomes(duckdb_engine, tmp_path, runs, threshold, scale)

@@ -73,6 +73,7 @@ rows_of_a_log = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(
     rows=rows_of_a_log,
     sessions=st.integers(1, 3),
@@ -145,6 +146,7 @@ def test_only_the_first_sessions_and_their_first_queries(duckdb_engine: Engine) 
     assert set(in_engine(duckdb_engine, rows, 2, 2)) == {("u", ("a", "b")), ("u", ("d", "e"))}
 
 
+@pytest.mark.slow
 @given(rows=rows_of_a_log, sessions=st.integers(1, 2), queries=st.integers(2, 4))
 @settings(max_examples=15, deadline=None)
 def test_one_user_changes_each_count_by_one_and_all_by_no_more_than_stated(

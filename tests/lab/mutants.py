@@ -20,11 +20,13 @@ from searchveil.privacy import safelog
 from searchveil.privacy.contributions import bound_contributions, first_of_each_user
 from searchveil.privacy.noise import DiscreteLaplace, Geometric, Integers, Source
 from searchveil.progress import Progress
-from searchveil.publish import korolova, safelog_click, threshold, zealous
+from searchveil.publish import korolova, safelog_click, threshold, votes, zealous
+from searchveil.publish.ballot import Ballot
 from searchveil.publish.korolova import Korolova
 from searchveil.publish.mechanism import Published
 from searchveil.publish.plan import Plan
 from searchveil.publish.safelog_click import SafeLogClick
+from searchveil.publish.votes import Votes
 from searchveil.publish.zealous import Zealous
 
 
@@ -346,3 +348,15 @@ class ClicksAsPublished(SafeLogClick):
         noisy = counts["count"].to_numpy() + noise
         clicks = counts.select(["query", "url"]).append_column("count", pa.array(noisy))
         return Published({"data": queries, "clicks": clicks})
+
+
+@dataclass(frozen=True)
+class VotesForAll(Votes):
+    """A user votes for every item of hers."""
+
+    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Published:
+        def for_all(ballot: Ballot, noise: Integers | None, most_votes: int) -> Integers:
+            return np.minimum(np.bincount(ballot.items, minlength=ballot.number_of_items), most_votes)
+
+        with patch.object(votes, "cast", for_all):
+            return super().publish(log, plan, source, progress)

@@ -18,6 +18,7 @@ def attack() -> ClickAttack:
     return attack_safelog_clicks(runs=RUNS, source=keyed(b"attack"))
 
 
+@pytest.mark.slow
 def test_the_papers_release_is_distinguished_far_beyond_its_epsilon(attack: ClickAttack) -> None:
     paper, _ = attack.outcomes
     assert paper.claimed_epsilon == pytest.approx(safelog.click_epsilon(1, 1, 10, 10))

@@ -243,6 +243,7 @@ def test_releases_on_spark(spark_engine: Engine) -> None:
         assert all_counts(View.of_release(release_of(**tables), spark_engine)) == expected, shape
 
 
+@pytest.mark.slow
 @each_shape
 @pytest.mark.parametrize("format", ["parquet", "csv", "tsv"])
 def test_a_folder_says_what_the_release_said(
@@ -321,6 +322,7 @@ rows = st.tuples(
 )
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(rows, min_size=1, max_size=14))
 def test_a_log_is_counted_as_one_would_by_hand(duckdb_engine: Engine, rows: list[Row]) -> None:

@@ -143,6 +143,7 @@ def parse_in_blocks(source: Source, kind: str, chance: random.Random) -> tuple[l
     return sorted(str(row) for row in table.to_pylist() if row.pop("note") is None), notes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CORPUS)
 def test_blocks_cut_anywhere_are_read_like_the_whole_file(
     tmp_path: Path, kind: str, duckdb_engine: Engine, monkeypatch: pytest.MonkeyPatch

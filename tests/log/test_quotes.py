@@ -133,6 +133,7 @@ VALUES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize(

@@ -97,6 +97,7 @@ def check_one_user_matters_little(engine: Engine, table: list[Row], item: Item, 
     assert set(changes.values()) <= {0, 1}
 
 
+@pytest.mark.slow
 @given(table=rows, item=st.sampled_from([QUERY, CLICK, KEYWORD]), per_user=st.integers(1, 4), seed=seeds)
 @settings(parent=few, max_examples=25)
 def test_one_user_changes_few_counts_by_one(
@@ -113,6 +114,7 @@ def test_one_user_changes_few_counts_by_one_on_spark(spark_engine: Engine) -> No
     check_one_user_matters_little(spark_engine, table, QUERY, per_user=4, seed=2**62 + 1)
 
 
+@pytest.mark.slow
 @given(table=rows, per_user=st.integers(1, 4), seed=seeds, random=st.randoms(use_true_random=False))
 @few
 def test_the_order_and_the_repetition_of_rows_change_nothing(
@@ -127,6 +129,7 @@ def test_the_order_and_the_repetition_of_rows_change_nothing(
     assert one == other
 
 
+@pytest.mark.slow
 @given(table=rows, columns=st.sampled_from([("query",), ("query", "url")]), per_user=st.integers(1, 4), seed=seeds)
 @few
 def test_the_prefilter_of_duckdb_changes_nothing(

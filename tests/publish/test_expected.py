@@ -44,6 +44,7 @@ def assert_near(mechanism: Mechanism, log: SearchLog, assumption: Assumption) ->
     assert seen / 1.5 - seen**0.5 <= expected <= seen * 1.5 + seen**0.5, (seen, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("users", [3_000, 20_000])
 def test_zipf_logs_are_predicted(duckdb_engine: Engine, users: int) -> None:
     log = zipf_log(duckdb_engine, users)
@@ -51,6 +52,7 @@ def test_zipf_logs_are_predicted(duckdb_engine: Engine, users: int) -> None:
         assert_near(mechanism, log, Assumption(users, **ZIPF))  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("users", [4_000, 20_000])
 def test_demo_logs_are_predicted_by_the_defaults(tmp_path: Path, users: int) -> None:
     log = read_log(str(write_demo(tmp_path / "log.parquet", users=users, seed=2).path))
@@ -58,6 +60,7 @@ def test_demo_logs_are_predicted_by_the_defaults(tmp_path: Path, users: int) -> 
         assert_near(mechanism, log, Assumption(users))
 
 
+@pytest.mark.slow
 def test_where_users_have_few_items_plan_tells_the_better_of_two_methods(duckdb_engine: Engine) -> None:
     """Two and six items of a user. What is told is what comes out of a log like the guess."""
     told = {}
@@ -83,6 +86,7 @@ def test_where_users_have_many_items_or_other_counts_nothing_else_is_told() -> N
     assert single[0] == Votes(1, 1e-6, counts="none", guide_share=0.0, neighbours="replace-one")
 
 
+@pytest.mark.slow
 def test_more_users_than_are_tried() -> None:
     """36 million rows of the demo log: 9,591 and 1,268 were seen (docs/benchmarks.md)."""
     assert 9_591 / 1.5 < expected_rows(Weighted(1, 1e-6, counts="none"), Assumption(657_426)) < 9_591 * 1.5

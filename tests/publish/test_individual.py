@@ -144,6 +144,7 @@ def test_nothing_named_and_nothing_drawn_are_empty_releases_with_advice(duckdb_e
     assert "Chance drew nothing" in unlucky.plan.advice
 
 
+@pytest.mark.slow
 def test_pseudonyms_are_fresh_and_the_order_tells_nothing(duckdb_engine: Engine) -> None:
     """In 20 releases of a log in which two users are sure to appear, their ranks come in both orders."""
     log = log_of(duckdb_engine, {"a": [("news", 1)], "b": [("news", 2)]})

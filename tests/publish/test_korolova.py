@@ -83,6 +83,7 @@ rows_of_few = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(rows=rows_of_few, per_user=st.integers(1, 3), counting=st.sampled_from(["occurrences", "users"]))
 @settings(max_examples=20, deadline=None, phases=(Phase.explicit, Phase.reuse, Phase.generate))
 def test_one_user_changes_the_counts_by_at_most_what_is_allowed(

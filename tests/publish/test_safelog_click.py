@@ -358,6 +358,7 @@ rows_of_few = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(rows=rows_of_few, queries=st.integers(2, 4), clicks=st.integers(1, 3))
 @settings(max_examples=12, deadline=None)
 def test_counts_are_those_of_plain_loops_and_one_user_moves_them_by_no_more_than_stated(

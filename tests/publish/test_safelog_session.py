@@ -245,6 +245,7 @@ rows_of_few = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(
     rows=rows_of_few,
     sessions=st.integers(1, 2),

@@ -100,6 +100,7 @@ def test_the_outcome_on_spark_is_the_same(engine: Engine) -> None:
         assert outcome_agrees(seen[count], n, count, 4, 2.0), f"true count {count}"
 
 
+@pytest.mark.slow
 def test_which_items_pass_is_uniform_and_how_many_is_binomial(duckdb_engine: Engine) -> None:
     n, runs, threshold, scale = 150, 60, 5, 2.0
     table = table_of({3: n, 4: n, 1: 20})

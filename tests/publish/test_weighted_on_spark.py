@@ -109,6 +109,7 @@ def asked(case: str, pool: QueryPool) -> Weighted:
     return Weighted(**(parameters | ({"pool": pool} if "pool" in parameters else {})))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("hardly_any_noise")
 @pytest.mark.parametrize("case", CASES)
 def test_the_same_items_come_out_as_in_one_process(

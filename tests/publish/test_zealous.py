@@ -61,6 +61,7 @@ def test_a_user_counts_once_however_often_and_however_they_type_it(engine: Engin
 few_logs = st.lists(st.tuples(st.sampled_from("uvwxyz"), st.sampled_from("abcABC")), min_size=2, max_size=25)
 
 
+@pytest.mark.slow
 @given(
     rows=few_logs,
     first=st.integers(2, 4),

@@ -301,6 +301,33 @@ def export(
         show.rows({name: show.counted(rows, "row") for name, rows in files.items()})
 
 
+@app.command(epilog=_example("searchveil resample release --scale 2 --out larger"))
+def resample(
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="A release folder of the method synthetic.")],
+    out: Annotated[str, typer.Option(help="The folder to make.")],
+    scale: Annotated[float, typer.Option(help="Users drawn for each of the log's.")] = 1.0,
+    tail: Annotated[str, typer.Option(help="Queries that are not named: invented, token or omit.")] = "invented",
+    seed: Annotated[int | None, typer.Option(help="The same seed draws the same log; a fresh one if left out.")] = None,
+    table: Annotated[str, typer.Option(help="parquet, csv or tsv.")] = "parquet",
+    json: Json = False,
+) -> None:
+    """Draw a synthetic log again from its published statistics. Needs no log and costs no budget."""
+    from searchveil.cli import show
+    from searchveil.publish.folder import claimed
+    from searchveil.publish.release import Release
+    from searchveil.publish.synthetic.mechanism import resample as draw
+
+    made = Release.read(folder)
+    with show.steps() as step, claimed(Path(out), table):
+        drawn = draw(made, seed=seed, scale=scale, tail=tail, progress=step)
+        step("writing the folder")
+        place = drawn.write(out, format=table)
+    if json:
+        show.print_json(drawn.plan.to_json() | {"rows": drawn.table.num_rows, "out": str(place)})
+    else:
+        print(f"{drawn.table.num_rows:,} rows in {place}, under the guarantee of {folder}")
+
+
 @app.command(epilog=_example("searchveil evaluate release --against log.tsv"))
 @with_option_groups
 def evaluate(
@@ -351,7 +378,8 @@ def evaluate(
         typer.echo(f"searchveil: {result.doubt}", err=True)
     if json:
         found = result.to_json()
-        found.pop("charts")  # long lists, which the page draws
+        for of_the_page in ("charts", "headline"):  # long lists, and examples of private texts
+            found.pop(of_the_page)
         show.print_json(found | {"report": str(page)})
         return
     show.evaluation(result, f"{folder}: {made.plan.method}, item {made.plan.item}")

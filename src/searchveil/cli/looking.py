@@ -89,7 +89,9 @@ def verify_release(folder: ReleaseFolder, json: Json = False) -> None:
         print(found)
         if found.release is not None:
             print(found.release.guarantee)
-            print(f"Proof: {found.release.guarantee.proof} in searchveil's documentation.")
+            assert found.release.record is not None
+            version = found.release.record.written.get("searchveil", "that made it")
+            print(f"Proof: {found.release.guarantee.proof} in the source of searchveil {version}.")
         print("Everything is as it was written." if found.is_right else "Do not rely on this folder: ask for it anew.")
     if not found.is_right:
         raise typer.Exit(1)

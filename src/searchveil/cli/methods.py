@@ -96,14 +96,16 @@ class MethodGroup(Group):
         about = typer.Option(help=f"One of {listed}.", rich_help_panel="The method", metavar="METHOD")
         yield _keyword("method", Annotated[str, about], DEFAULT_METHOD)
         for one in self._declared():
-            yield _keyword(one.name, Annotated[_text_type(one), _option(one, f"The method {self.method}")], _none(one))
+            yield _keyword(
+                one.name, Annotated[_text_type(one), _option(one, f"The method {self.method}")], _unset_value(one)
+            )
         for name, annotation in self.extras.get(self.method or "", {}).items():
             yield _keyword(name, annotation, False if annotation.__origin__ is bool else None)
 
     def collect(self, given: dict[str, Any]) -> MethodOptions:
         def said(names: Sequence[str]) -> dict[str, Any]:
             found = {name: given.pop(name) for name in names}
-            return {name: value for name, value in found.items() if not _is_nothing(value)}
+            return {name: value for name, value in found.items() if not _is_unset(value)}
 
         parameters = said([one.name for one in self._declared()])
         extras = said(list(self.extras.get(self.method or "", {})))
@@ -121,11 +123,11 @@ def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _none(one: "Parameter") -> bool | None:
+def _unset_value(one: "Parameter") -> bool | None:
     return False if one.kind == "flag" else None
 
 
-def _is_nothing(value: Any) -> bool:
+def _is_unset(value: Any) -> bool:
     """Left out, as a flag, a list and everything else are; zero is a value."""
     return value is None or value is False or value in ([], ())
 
@@ -153,7 +155,7 @@ def in_one_line(one: "Parameter") -> str:
         limits_of(one).capitalize(),
         one.declared.symbol and f"Symbol {one.declared.symbol}",
         "Needed" if one.required else "",
-        "" if _is_nothing(one.default) else f"Default {one.default}",
+        "" if _is_unset(one.default) else f"Default {one.default}",
     ]
     return ". ".join(filter(None, about)) + "."
 

@@ -141,22 +141,25 @@ def beside_plan(beside: Mapping[str, Any], assumed: str | None) -> None:
 def evaluation(found: "Evaluation", release: str) -> None:
     """Every figure of the original and of the release side by side, the warning above all."""
     from searchveil.lab.report import Row, in_figures, sections
+    from searchveil.lab.words import name_in_words
 
     def line(name: str, *figures: str) -> None:
         print(f"{name:<{width}}" + "".join(f"  {figure:>10}" for figure in figures))
 
     print(f"Warning: {found.warning}")
+    if found.headline is not None:
+        print(found.headline.sentence)
     applications, measures = sections(found)
-    both: list[tuple[str, tuple[Row, ...]]] = [(section.name, section.rows) for section in applications + measures]
-    width = max((len(row.name) + 2 for _, rows in both for row in rows), default=0)
+    both: list[tuple[str, tuple[Row, ...]]] = [(section.title, section.rows) for section in applications + measures]
+    width = max((len(row.title) + 2 for _, rows in both for row in rows), default=0)
     width = max(width, len(release))
     line(release, "original", "release")
     for name, figures in both:
         print(name)
         for row in figures:
-            line(f"  {row.name}", in_figures(row.original), in_figures(row.release))
+            line(f"  {row.title}", in_figures(row.original), in_figures(row.release))
     for name, reason in found.skipped.items():
-        print(f"Left out {name}: {reason}.")
+        print(f"Left out {name_in_words(name)}: {reason}.")
 
 
 def account(spent: "Spent") -> None:

@@ -156,23 +156,32 @@ class Coordinator:
         while True:
             await asyncio.sleep(0.2)
             now = time.monotonic()
-            if self.reason is None and now - start > self.agreement.deadline:
-                late = [name for name in self.agreement.names if name not in self.done]
-                missing = [name for name in late if name not in self.hellos]
-                who = f"{', '.join(missing)} never came" if missing else f"{', '.join(late)} had not finished"
-                self.end(f"the deadline of {self.agreement.deadline:g} s has passed: {who}")
-            if self.reason is None and len(self.hellos) == len(self.agreement.names):
-                for name, when in self.heard.items():
-                    if name not in self.done and now - when > self.agreement.silence:
-                        self.end(f"{name} has not been heard of for {self.agreement.silence:g} s")
-            if self.reason is not None and ended is None:
-                ended = now
-            everybody = self.told | self.done >= set(self.hellos)
-            if ended is not None and (everybody or now - ended > self.agreement.silence):
-                await asyncio.sleep(0.5)  # what is being answered just now
-                self.server.should_exit = True
+            if self.reason is None:
+                self._check_deadline(now - start)
+                self._check_silence(now)
+            if self.reason is not None:
+                ended = now if ended is None else ended
+                everybody = self.told | self.done >= set(self.hellos)
+                if everybody or now - ended > self.agreement.silence:
+                    await asyncio.sleep(0.5)  # what is being answered just now
+                    self.server.should_exit = True
             if self.done == set(self.agreement.names):
                 self.server.should_exit = True
+
+    def _check_deadline(self, passed: float) -> None:
+        if passed > self.agreement.deadline:
+            late = [name for name in self.agreement.names if name not in self.done]
+            missing = [name for name in late if name not in self.hellos]
+            who = f"{', '.join(missing)} never came" if missing else f"{', '.join(late)} had not finished"
+            self.end(f"the deadline of {self.agreement.deadline:g} s has passed: {who}")
+
+    def _check_silence(self, now: float) -> None:
+        """Once all parties are there, none of them may be silent for long."""
+        if len(self.hellos) < len(self.agreement.names):
+            return
+        for name, when in self.heard.items():
+            if name not in self.done and now - when > self.agreement.silence:
+                self.end(f"{name} has not been heard of for {self.agreement.silence:g} s")
 
     def end(self, reason: str) -> None:
         """The run is over for everybody; the first reason counts."""

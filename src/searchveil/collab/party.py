@@ -357,19 +357,27 @@ def _plain(value: Any) -> Any:
 
 def _sampled_table(rows: Sequence[Row], vocabulary: pa.Table, columns: Sequence[str]) -> pa.Table:
     """Pseudonyms become numbers in their own, random order, by which the rows are ordered too."""
-    allowed = {tuple(row[name] for name in columns) for row in vocabulary.to_pylist()}
     try:
-        values = [{"user": str(row[0]), **dict(zip(DRAWN, row[1:], strict=True))} for row in rows]
-        for row in values:
-            row["time"] = None if row["time"] is None else datetime.fromisoformat(row["time"])
-        if not all(tuple(row[name] for name in columns) in allowed for row in values):
-            raise Refused("a row was drawn that is not among the published items")
+        values = [_row_of(row) for row in rows]
+        _check_drawn(values, vocabulary, columns)
         numbers = {one: i for i, one in enumerate(sorted({row["user"] for row in values}), start=1)}
-        gathered: dict[str, Any] = {"user": pa.array([numbers[row["user"]] for row in values], pa.int64())}
-        for name in DRAWN:
-            gathered[name] = pa.array([row[name] for row in values], TYPES.get(name, pa.int64()))
+        users = pa.array([numbers[row["user"]] for row in values], pa.int64())
+        gathered = {name: pa.array([row[name] for row in values], TYPES.get(name, pa.int64())) for name in DRAWN}
     except (ValueError, TypeError, KeyError, pa.ArrowException):
         raise Refused("a row that was drawn is malformed") from None
-    kept = [name for name in gathered if name not in ("time", "rank") or gathered[name].null_count < len(values)]
-    table = pa.table({name: gathered[name] for name in kept})
+    table = pa.table({"user": users, **gathered})
+    absent = [name for name in ("time", "rank") if table[name].null_count == len(values)]
+    table = table.drop_columns(absent)
     return table.sort_by([(name, "ascending") for name in table.column_names[:-1]])
+
+
+def _check_drawn(values: Sequence[Mapping[str, Any]], vocabulary: pa.Table, columns: Sequence[str]) -> None:
+    allowed = {tuple(row[name] for name in columns) for row in vocabulary.to_pylist()}
+    if not all(tuple(row[name] for name in columns) in allowed for row in values):
+        raise Refused("a row was drawn that is not among the published items")
+
+
+def _row_of(row: Row) -> dict[str, Any]:
+    named = dict(zip(DRAWN, row[1:], strict=True))
+    time = None if named["time"] is None else datetime.fromisoformat(named["time"])
+    return {"user": str(row[0]), **named, "time": time}

@@ -196,9 +196,7 @@ class Simulation:
                 process.wait()
         failed = [name for name in (*self.names, COORDINATOR) if running[name].returncode]
         if failed:
-            said = (place / f"{failed[0]}.err").read_text(errors="replace").strip().splitlines()
-            last = said[-1].removeprefix("searchveil: ") if said else "it said nothing"
-            raise InputError(f"{failed[0]}: {last}")
+            raise InputError(f"{failed[0]}: {_last_words(place / f'{failed[0]}.err')}")
 
     def _start(self, place: Path, name: str, log: Path | None) -> "subprocess.Popen[bytes]":
         """A process as it would run on a host of its own."""
@@ -212,6 +210,11 @@ class Simulation:
             return subprocess.Popen(
                 command, cwd=place, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err
             )
+
+
+def _last_words(path: Path) -> str:
+    said = path.read_text(errors="replace").strip().splitlines()
+    return said[-1].removeprefix("searchveil: ") if said else "it said nothing"
 
 
 def _options(**given: Any) -> list[str]:

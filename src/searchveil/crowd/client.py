@@ -14,14 +14,14 @@ from typing import Any
 
 import httpx
 
-from searchveil.crowd.artifacts import LONGEST, Artifact, distinct, fits, kind_named
+from searchveil.crowd.artifacts import LONGEST, Artifact
+from searchveil.crowd.choice import candidates, sends
 from searchveil.crowd.config import Community
 from searchveil.crowd.jobs import Job, read_job
 from searchveil.crowd.own_log import OwnLog
 from searchveil.crowd.randomness import BATCH, read_epochs
 from searchveil.crowd.relay import ANSWER_BYTES
 from searchveil.crowd.report import (
-    coin,
     dummy,
     fresh_number,
     make_report,
@@ -35,8 +35,6 @@ from searchveil.crowd.store import ACCEPTED, REFUSED
 from searchveil.crowd.tokens import Request, credential, read_evaluation
 from searchveil.crypto import voprf
 from searchveil.errors import InputError
-from searchveil.privacy.sample_threshold import COIN_BITS
-from searchveil.privacy.sample_threshold import coin as chance_of
 
 ROUNDED_TO = 8  # reports of a run, dummies included: their number shows little
 TRIES = 5
@@ -89,14 +87,8 @@ class Client:
         return [job for job in jobs if job.opens <= self.clock() < job.expires]
 
     def candidates(self, job: Job) -> tuple[list[Artifact], int]:
-        """What the job would take, in its order, and how many artifacts were too long. Shown before consent."""
-        found = list(kind_named(job.artifact).extract(self.log.searches(), job.domains))
-        usable = [one for one in found if fits(one)]
-        if not job.policy.per_artifact:
-            usable = distinct(usable)
-        if job.recent:
-            usable = usable[::-1]
-        return usable[: job.policy.per_user], len([one for one in found if one.text and not fits(one)])
+        """What the job would take, and how many artifacts were too long. Shown before consent."""
+        return candidates(job, self.log.searches())
 
     def run(self, job: Job) -> Sent:
         """Do what the job asks, or go on with it. Needs the owner's consent."""
@@ -120,8 +112,7 @@ class Client:
         name = job.id.hex()
         left = self._get(f"{self.community.server}/tokens/{name}", credential(self.invitation, "server"))["left"]
         chosen = self.candidates(job)[0][:left]
-        threshold = int(chance_of(job.policy.p) * 2**COIN_BITS) if job.policy.name == "ST_u" else None
-        heads = [threshold is None or coin(self.secret, job.id, one.text) < threshold for one in chosen]
+        heads = [sends(job, self.secret, one.text) for one in chosen]
         inputs = sum(heads) * (1 if job.secondary_k is None else 2)
         report_tokens = Request.fresh(len(chosen))
         randomness_tokens = Request.fresh(-(-inputs // BATCH))

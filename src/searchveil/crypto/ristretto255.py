@@ -125,12 +125,6 @@ def hash_all(texts: Iterable[bytes], tag: bytes) -> bytes:
     return b"".join([hash_to_group(text, tag) for text in texts])
 
 
-def hash_to_scalar(text: bytes, tag: bytes) -> bytes:
-    """HashToScalar of RFC 9497: 64 bytes read as a little-endian integer modulo the order."""
-    scalar: bytes = rbcl.crypto_core_ristretto255_scalar_reduce(expand(text, tag, 64))
-    return scalar
-
-
 def expand(text: bytes, tag: bytes, size: int) -> bytes:
     """expand_message_xmd of RFC 9380 with SHA-512, for up to 64 bytes."""
     if not 0 < size <= 64 or not 0 < len(tag) <= 255:

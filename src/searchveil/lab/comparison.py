@@ -8,15 +8,16 @@ from typing import Any
 from searchveil.errors import InputError, in_python
 from searchveil.lab.applications import APPLICATIONS, Application, application_named
 from searchveil.lab.evaluate import IN_SAMPLE, WARNING
-from searchveil.lab.measures.compare import in_both
+from searchveil.lab.measures.compare import covered_volume
 from searchveil.lab.measures.jensen_shannon import JensenShannon
 from searchveil.lab.split import split
 from searchveil.lab.testset import TestSet
-from searchveil.lab.view import View, columns_of, lacking
-from searchveil.lab.words import name_in_words
+from searchveil.lab.view import View, lacking
+from searchveil.lab.words import name_in_words, percent
 from searchveil.log import SearchLog
 from searchveil.progress import Progress, silent
 from searchveil.publish import METHODS, build, method_named
+from searchveil.publish.mechanism import Mechanism
 from searchveil.publish.release import Release
 
 
@@ -114,10 +115,6 @@ class Comparison:
         }
 
 
-def percent(share: float) -> str:
-    return f"{100 * share:.3g} %" if share < 0.1 else f"{100 * share:.1f} %"
-
-
 def _kept(scored: Scored | None) -> str:
     return "–" if scored is None or scored.kept is None else percent(scored.kept)
 
@@ -135,13 +132,7 @@ def compare(
     """Release by every method that promises (ε, δ)-differential privacy, with its defaults, and measure each."""
     wanted = list(METHODS) if methods is None else list(methods)
     running = {name: application_named(name)() for name in (APPLICATIONS if applications is None else applications)}
-    mechanisms, left_out = {}, {}
-    for name in wanted:
-        reason = _without_such_a_promise(name)
-        if reason is None:
-            mechanisms[name] = build(name, {"epsilon": epsilon, "delta": delta})
-        else:
-            left_out[name] = reason
+    mechanisms, left_out = _with_such_a_promise(wanted, epsilon, delta)
     original = View.of_log(log)
     asked = None
     found: dict[str, Tried] = {}
@@ -165,13 +156,20 @@ def compare(
     return Comparison(log.source, epsilon, delta, found, left_out)
 
 
-def _without_such_a_promise(name: str) -> str | None:
-    """Why a method cannot be held to a given ε and δ, if it cannot."""
-    mechanism = method_named(name)
-    if mechanism.notions[0] != "approximate":
-        return "it promises no ε"
-    known = {one.name for one in fields(mechanism)}
-    return None if {"epsilon", "delta"} <= known else "it takes other parameters than ε and δ"
+def _with_such_a_promise(
+    methods: Sequence[str], epsilon: float, delta: float
+) -> tuple[dict[str, Mechanism], dict[str, str]]:
+    """The methods that can be held to this ε and δ, and why each of the others cannot."""
+    mechanisms, left_out = {}, {}
+    for name in methods:
+        mechanism = method_named(name)
+        if mechanism.notions[0] != "approximate":
+            left_out[name] = "it promises no ε"
+        elif not {"epsilon", "delta"} <= {one.name for one in fields(mechanism)}:
+            left_out[name] = "it takes other parameters than ε and δ"
+        else:
+            mechanisms[name] = build(name, {"epsilon": epsilon, "delta": delta})
+    return mechanisms, left_out
 
 
 def _scored(runs: Application, original: View, released: View, asked: TestSet) -> Scored:
@@ -187,15 +185,3 @@ def _tried(release: Release, original: View, released: View, seconds: float, sco
     return Tried(
         release.table.num_rows, covered_volume(original, released), distance, seconds, scores, str(release.guarantee)
     )
-
-
-def covered_volume(original: View, released: View) -> float:
-    """Of all searches of the log (or clicks, where no queries are published), the share that is of published ones."""
-    shared = in_both(original, released)
-    table = "query" if "query" in shared else next(iter(shared), None)
-    if table is None:
-        return 0.0
-    counts = original.tables[table]
-    kept = counts.semi_join(released.tables[table], columns_of(table))
-    total = original.engine.value(counts["count"].sum()) or 0
-    return float((original.engine.value(kept["count"].sum()) or 0) / total) if total else 0.0

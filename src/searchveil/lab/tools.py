@@ -2,7 +2,7 @@
 
 from searchveil.extras import require_extra
 
-TOOLS = ("altair", "vl_convert", "ir_measures", "markdown_it")
+TOOLS = ("altair", "vl_convert", "ir_measures")
 
 
 def check_tools() -> None:

@@ -1,4 +1,4 @@
-"""The whole story on a demo log: what was in it, what was published, what that is good for, what an attacker learned."""
+"""The whole story on a demo log: what was in it, what was published, what it is good for, what an attacker learned."""
 
 from dataclasses import dataclass
 from pathlib import Path
@@ -6,8 +6,7 @@ from pathlib import Path
 import pyarrow as pa
 
 from searchveil.lab.attacks.reidentification import Reidentification, attack_reidentification
-from searchveil.lab.comparison import covered_volume
-from searchveil.lab.measures.compare import top_items
+from searchveil.lab.measures.compare import covered_volume, top_items
 from searchveil.lab.view import View
 from searchveil.log import read_log
 from searchveil.log.demo import DemoLog, planted_personal_queries, write_demo

@@ -9,9 +9,9 @@ APPLICATION: Mapping[str, str] = {
     "index-caching": "Filling a search engine's cache",
     "query-substitution": "Rewriting queries",
     "ad-hoc-search": "Finding documents by clicks",
-    "ad-hoc-search-impact": "Ranking by clicks: what changes",
-    "ad-hoc-search-feedback": "Learning to rank from clicks",
-    "ad-hoc-search-feedback-published": "Learning to rank, as published",
+    "ad-hoc-search-impact": "Finding documents by clicks, popular pages first",
+    "ad-hoc-search-feedback": "Finding documents by clicks and feedback",
+    "ad-hoc-search-feedback-published": "The same with the paper's feedback, which flatters",
     "query-suggestion": "Suggesting the next query",
     "query-suggestion-clicks": "Suggesting queries by clicks",
     "session-search": "Searching within a session",
@@ -20,13 +20,13 @@ APPLICATION: Mapping[str, str] = {
 MEASURE: Mapping[str, str] = {
     "jensen-shannon": "Distance between the frequencies (0: the same, 1: nothing in common)",
     "coverage": "Share of the most frequent that were published",
-    "l1": "Mean difference of the shares",
+    "l1": "Mean difference of relative frequencies (average L1)",
     "kl": "Information lost (Kullback–Leibler divergence)",
     "count-distribution": "How counts are distributed",
     "count-difference": "Difference of counts",
-    "frequent-pairs": "Frequent clicks found again",
+    "frequent-pairs": "Frequent clicks that stay frequent",
     "diversity": "How many different ones were kept",
-    "diff-ratio": "Where shares differ much",
+    "diff-ratio": "By how much clicks change their share",
     "retained-users": "Users who are still in it",
 }
 FIGURE: Mapping[str, str] = {
@@ -60,6 +60,10 @@ def figure_in_words(name: str) -> str:
 def _plural(table: str) -> str:
     known = kinds().get(table)
     return table if known is None else known.plural
+
+
+def percent(share: float) -> str:
+    return f"{100 * share:.3g} %" if share < 0.1 else f"{100 * share:.1f} %"
 
 
 def verdict(covered: float) -> str:

@@ -1,64 +1,92 @@
 """From files to a SearchLog: find the files, tell their format, parse once, say what could not be read."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 import ibis.expr.types as ir
+import pyarrow as pa
 
 from searchveil.engine import Engine, open_engine
-from searchveil.errors import InputError, printable, setting
+from searchveil.errors import Blank, InputError, printable, setting
 from searchveil.log.normalize import USUAL, Normalization
 from searchveil.log.readers import READERS, Reader, Request
 from searchveil.log.readers.base import wrong_option
-from searchveil.log.readers.parquet import read_parquet
-from searchveil.log.readers.source import Source, find_sources
+from searchveil.log.readers.parquet import read_parquet, read_table
+from searchveil.log.readers.source import Source, find_sources, named_paths
 from searchveil.log.readers.staging import Parsed, Parser, Remarks
 from searchveil.log.schema import COLUMNS, SearchLog
+from searchveil.log.unpack import unpack
 from searchveil.scratch import Scratch
 
 if TYPE_CHECKING:
     from searchveil.engine.spark import SparkEngine
 
 
+@runtime_checkable
+class Tabular(Protocol):
+    """Whatever streams itself as Arrow."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
 def read_log(
-    paths: str | Path | Sequence[str | Path],
+    paths: str | Path | Sequence[str | Path] | Tabular,
     *,
     format: str = "auto",
     engine: Engine | None = None,
-    columns: Mapping[str, str] | None = None,
+    columns: Mapping[str, str] | Sequence[str] | None = None,
     strict: bool = False,
     normalization: Normalization = USUAL,
     options: Mapping[str, str] | None = None,
+    skip_lines: int = 0,
 ) -> SearchLog:
-    """Read a search log from one or more files or globs.
+    """Read a search log from files, folders and globs, or from a table in memory.
 
-    `columns` says which column of a CSV, TSV, JSON lines or Parquet file is our user, query, time, rank or url.
-    `options` are those of the format (docs/formats.md). With `strict` any bad row is an error; otherwise bad rows are
-    in `problems` of the log.
+    A table is a DataFrame of pandas or Polars, an Arrow table, a relation of DuckDB or a table of ibis: whatever can
+    be streamed as Arrow. `columns` says which column of a CSV, TSV, JSON lines or Parquet file or of a table is our
+    user, query, time, rank or url; as a list, it names the columns of a text without a header, `-` those to pass over.
+    `options` are those of the format (docs/formats.md). `skip_lines` is how many lines stand before the log in each
+    file. With `strict` any bad row is an error; otherwise bad rows are in `problems` of the log.
+
+    >>> found = sv.read_log(pa.table({"user": ["ann", "bob"], "query": ["weather", "news"]}))
+    >>> found.users, found.rows
+    (2, 2)
     """
-    sources = find_sources(paths)
+    if isinstance(paths, Tabular):
+        return _read_table(paths, engine or open_engine(), columns, strict, normalization)
     on_spark = engine is not None and engine.name == "spark"
-    if on_spark:
-        from searchveil.log.on_spark import look_into
+    with Scratch() as scratch:
+        unpacked = unpack(named_paths(paths), scratch, skip_lines=skip_lines, may_copy=not on_spark)
+        sources = [
+            replace(source, shown=printable(unpacked.called.get(source.path, source.shown)))
+            for source in find_sources(unpacked.paths)
+        ]
+        if on_spark:
+            from searchveil.log.on_spark import look_into
 
-        sources = look_into(cast("SparkEngine", engine), sources)
-    reader, declared = _reader_for(sources, format)
-    request = Request(sources, columns or {}, options or {})
-    _check_request(reader, request, on_spark)
-    engine = engine or open_engine()
-    if reader.parse is None:
-        table, remarks = read_parquet(engine, request)
-    else:
-        table, remarks = _parse_into(engine, reader, request)
+            sources = look_into(cast("SparkEngine", engine), sources)
+        listed = _without_header(sources, columns, format, options or {}) if _is_list(columns) else None
+        if listed is not None:
+            format, columns, options = listed.format, listed.columns, listed.options
+        reader, declared = _reader_for(sources, format)
+        request = Request(sources, cast("Mapping[str, str]", columns or {}), options or {})
+        _check_request(reader, request, on_spark)
+        engine = engine or open_engine()
+        if reader.parse is None:
+            table, remarks = read_parquet(engine, request)
+        else:
+            table, remarks = _parse_into(engine, reader, request)
     guessed = [] if declared else [f"the format {reader.name}, inferred from the first rows"]
-    public = (*guessed, *remarks.taken_as_public)
+    guessed += listed.taken_as_public if listed is not None else []
+    public = (*unpacked.taken_as_public, *guessed, *remarks.taken_as_public)
     log = SearchLog(
         table,
         engine,
         normalization,
         remarks.problems,
-        _called(sources),
+        _called([unpacked.called.get(source.path, source.path) for source in sources]),
         remarks.unit,
         format=reader.name,
         names=remarks.names,
@@ -66,6 +94,99 @@ def read_log(
     )
     _refuse_if_wanting(log, strict)
     return log
+
+
+def _read_table(
+    given: Tabular,
+    engine: Engine,
+    columns: Mapping[str, str] | Sequence[str] | None,
+    strict: bool,
+    normalization: Normalization,
+) -> SearchLog:
+    if _is_list(columns):
+        raise InputError("a table has names of its own", parameter="columns", instead="say user=NAME, query=NAME, …")
+    where = "the table"
+    try:
+        loaded = engine.load(_plain(pa.RecordBatchReader.from_stream(given).read_all()))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError) as problem:
+        raise InputError(f"{where} cannot be read ({type(problem).__name__})") from problem
+    table, remarks = read_table(engine, loaded, cast("Mapping[str, str]", columns or {}), where)
+    log = SearchLog(
+        table,
+        engine,
+        normalization,
+        remarks.problems,
+        where,
+        remarks.unit,
+        format="table",
+        names=remarks.names,
+        taken_as_public=remarks.taken_as_public,
+    )
+    _refuse_if_wanting(log, strict)
+    return log
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """With types that every engine knows: categories and views become the texts that they stand for."""
+
+    def plain(kind: pa.DataType) -> pa.DataType:
+        if pa.types.is_dictionary(kind):
+            return plain(kind.value_type)
+        texts = (pa.types.is_large_string, pa.types.is_string_view)
+        return pa.string() if any(is_such(kind) for is_such in texts) else kind
+
+    return table.cast(pa.schema([pa.field(one.name, plain(one.type)) for one in table.schema]))
+
+
+@dataclass(frozen=True)
+class Listed:
+    """How to read a text whose columns were listed."""
+
+    format: str
+    columns: Mapping[str, str]
+    options: Mapping[str, str]
+    taken_as_public: list[str]
+
+
+def _is_list(columns: Mapping[str, str] | Sequence[str] | None) -> bool:
+    return columns is not None and not isinstance(columns, Mapping)
+
+
+def _without_header(
+    sources: Sequence[Source],
+    columns: Mapping[str, str] | Sequence[str] | None,
+    format: str,
+    options: Mapping[str, str],
+) -> Listed:
+    names = list(columns or [])
+    wrong = next((name for name in names if name not in (*COLUMNS, "-")), None)
+    if wrong is not None or not {"user", "query"} <= set(names):
+        but = "" if wrong is None else f"not '{printable(wrong)}', "
+        raise InputError(
+            "the columns of a text without a header are user and query and, where it has them, time, rank and url",
+            parameter="columns",
+            value=names,
+            instead=f"write them in the file's order, {but}- for one to pass over",
+        )
+    told = {name: str(place) for place, name in enumerate(names, 1) if name != "-"}
+    if format != "auto" or "delimiter" in options:
+        known = "csv" if format == "auto" else format
+        return Listed(known, told, {**options, "header": "no"}, [])
+    first = next(iter(sources[0].first_lines(1)), "")
+    fitting = [mark for mark in ("\t", ",", ";", "|") if first.count(mark) >= len(names) - 1 > 0]
+    if not fitting:
+        raise InputError(
+            f"{sources[0].shown}: its first line has not {len(names)} columns between tabs, commas, semicolons or bars",
+            parameter="columns",
+            instead="name what stands between with " + setting("options", {"delimiter": Blank("CHARACTER")}),
+        )
+    best = max(fitting, key=lambda mark: (first.count(mark) == len(names) - 1, mark == "\t"))
+    return Listed(
+        "tsv" if best == "\t" else "csv",
+        told,
+        {**options, "header": "no", "delimiter": "tab" if best == "\t" else best},
+        ["what stands between columns, told from the first row"],
+    )
 
 
 def _reader_for(sources: Sequence[Source], format: str) -> tuple[Reader, bool]:
@@ -173,9 +294,9 @@ def _parse(engine: Any, reader: Reader, request: Request) -> Parsed:
         return reader.parse(Parser(connection, scratch), request)
 
 
-def _called(sources: Sequence[Source]) -> str:
-    more = len(sources) - 1
-    return printable(sources[0].path) + (f" and {more} more file{'s' if more > 1 else ''}" if more else "")
+def _called(paths: Sequence[str]) -> str:
+    more = len(paths) - 1
+    return printable(paths[0]) + (f" and {more} more file{'s' if more > 1 else ''}" if more else "")
 
 
 def _refuse_if_wanting(log: SearchLog, strict: bool) -> None:

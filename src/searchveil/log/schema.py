@@ -44,6 +44,9 @@ class SearchLog:
     Which rows a user has must be a matter of her own rows alone. `unit` says what a user of this log really is;
     `taken_as_public` names each choice about the reading that was inferred from rows, not made by the caller or by a
     header: there one user's rows could decide how another's are read.
+
+    >>> log.users, log.rows, log.table.columns
+    (20, 40, ('user', 'query', 'time'))
     """
 
     table: ir.Table

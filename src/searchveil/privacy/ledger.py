@@ -181,7 +181,13 @@ class Spent:
 
 @dataclass(frozen=True)
 class Ledger:
-    """The account of one log. Opened per operation, so it may be shared by threads and by processes."""
+    """The account of one log. Opened per operation, so it may be shared by threads and by processes.
+
+    >>> ledger = sv.Ledger.open(folder / "account.sqlite", budget_epsilon=1.5, budget_delta=1e-5)
+    >>> release = sv.Zealous(epsilon=1, delta=1e-6).release(log, ledger=ledger)
+    >>> ledger.spent().left
+    'ε ≤ 0.5, δ ≤ 9e-06'
+    """
 
     path: Path
     budget_epsilon: float

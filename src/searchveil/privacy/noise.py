@@ -8,10 +8,11 @@ every draw and the rare rest is decided by more bits at more precision: the dist
 import os
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from itertools import count
 from typing import Any
 
 import mpmath
@@ -264,19 +265,31 @@ class Poisson(Distribution):
 
     @lru_cache(maxsize=8)  # noqa: B019
     def bounds(self, bits: int) -> tuple[int, list[int], list[int]]:
-        working = bits + _GUARD_BITS
+        return bounds_from_zero(self._probabilities, bits)
+
+    def _probabilities(self, working: int) -> Iterator[tuple[int, int]]:
         iv = context(working + 32)
         low, high = scaled(iv.exp(-iv.mpf(self.mean)), working)
         times, over = self.mean.as_integer_ratio()
-        lower: list[int] = []
-        upper: list[int] = []
-        below_low = below_high = 0
-        while not upper or upper[-1] < 1 << bits:
-            below_low, below_high = below_low + low, below_high + high
-            lower.append(below_low >> _GUARD_BITS)
-            upper.append(min(1 << bits, (below_high >> _GUARD_BITS) + 1))
-            low, high = low * times // (over * len(lower)), -(-high * times // (over * len(lower)))
-        return 0, lower, upper
+        for j in count(1):
+            yield low, high
+            low, high = low * times // (over * j), -(-high * times // (over * j))
+
+
+def bounds_from_zero(
+    probabilities: Callable[[int], Iterator[tuple[int, int]]], bits: int
+) -> tuple[int, list[int], list[int]]:
+    """The `bounds` of a distribution on 0, 1, …, from bounds of its probabilities in units of 2^-working."""
+    lower: list[int] = []
+    upper: list[int] = []
+    below_low = below_high = 0
+    for low, high in probabilities(bits + _GUARD_BITS):
+        below_low, below_high = below_low + low, below_high + high
+        lower.append(below_low >> _GUARD_BITS)
+        upper.append(min(1 << bits, (below_high >> _GUARD_BITS) + 1))
+        if upper[-1] == 1 << bits:
+            break
+    return 0, lower, upper
 
 
 _ARRIVALS_IN_A_UNIT = Poisson(1.0)

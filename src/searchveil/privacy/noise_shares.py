@@ -6,16 +6,16 @@ none of them knows it. If c of r parties may take their own shares off again, n 
 together then add more, by which the threshold is calibrated (docs/collab.md proves both).
 """
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+from itertools import count
 from math import ceil, inf, nextafter
 
 from searchveil.privacy import calibrate
 from searchveil.privacy.intervals import context, exactly, scaled
-from searchveil.privacy.noise import DiscreteLaplace, Distribution, Integers, Source
-
-_GUARD_BITS = 64
+from searchveil.privacy.noise import DiscreteLaplace, Distribution, Integers, Source, bounds_from_zero
 
 
 @dataclass(frozen=True)
@@ -27,25 +27,20 @@ class NegativeBinomial(Distribution):
 
     @lru_cache(maxsize=8)  # noqa: B019 (a frozen value object; a handful is alive at a time)
     def bounds(self, bits: int) -> tuple[int, list[int], list[int]]:
-        working = bits + _GUARD_BITS
+        return bounds_from_zero(self._probabilities, bits)
+
+    def _probabilities(self, working: int) -> Iterator[tuple[int, int]]:
         iv = context(working + 32)
         p = iv.exp(-1 / iv.mpf(self.scale))
         p_low, p_high = scaled(p, working)
         low, high = scaled(iv.exp(exactly(iv, self.shape) * iv.log(1 - p)), working)
         times, over = self.shape.numerator, self.shape.denominator
-        lower: list[int] = []
-        upper: list[int] = []
-        below_low = below_high = 0
-        while not upper or upper[-1] < 1 << bits:
-            below_low, below_high = below_low + low, below_high + high
-            lower.append(below_low >> _GUARD_BITS)
-            upper.append(min(1 << bits, (below_high >> _GUARD_BITS) + 1))
+        for j in count():
+            yield low, high
             # The next probability is this one times p·(shape + j)/(j + 1), rounded outwards.
-            j = len(lower) - 1
             up, down = times + j * over, over * (j + 1)
             low = ((low * p_low) >> working) * up // down
             high = -((-(((high * p_high) >> working) + 1) * up) // down)
-        return 0, lower, upper
 
 
 @dataclass(frozen=True)

@@ -52,6 +52,9 @@ class Korolova(Mechanism[KorolovaSettings]):
     repeated query count each time, "users" once.
 
     Proof: docs/guarantees/korolova.md.
+
+    >>> sv.Korolova(epsilon=100, delta=1e-6).release(log).table["query"].to_pylist()
+    ['news', 'weather']
     """
 
     method: ClassVar[str] = "korolova"

@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 import pyarrow as pa
@@ -28,6 +28,7 @@ class Published:
     tables: Mapping[str, pa.Table]
     figures: Mapping[str, Any] | None = None
     advice: str | None = None
+    documents: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # JSON files beside the tables, by name
 
 
 @dataclass(frozen=True)
@@ -102,7 +103,7 @@ class Mechanism(ABC, Generic[S]):
         published = self.publish(log, plan, source, progress)
         if published.figures is not None:
             plan = replace(plan, figures=published.figures, advice=published.advice)
-        return Release(published.tables, plan, entry)
+        return Release(published.tables, plan, entry, documents=published.documents)
 
 
 def unit_of(log: SearchLog | int | None) -> str:

@@ -86,7 +86,7 @@ class Parameter:
     def range(self) -> str:
         """The values it may have, in words, without the kind."""
         least, most, above, below = (
-            None if end is None else f"{end:g}"
+            None if end is None else f"{end:,}" if isinstance(end, int) else f"{end:g}"
             for end in (self.declared.least, self.declared.most, self.declared.above, self.declared.below)
         )
         if least is not None and most is not None:

@@ -127,7 +127,11 @@ S = TypeVar("S", bound=Settings, covariant=True, default=Any)  # of a mechanism 
 
 @dataclass(frozen=True)
 class Plan(Generic[S]):
-    """What a mechanism would do and promise. Making one spends nothing and looks at nothing but the number of users."""
+    """What a mechanism would do and promise. Making one spends nothing and looks at nothing but the number of users.
+
+    >>> sv.Zealous(epsilon=1, delta=1e-6).plan().parameters["second_threshold"]
+    76
+    """
 
     method: str
     item: str

@@ -89,6 +89,9 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
     part. Clicks and transitions come from public candidates (pure) or through a noisy threshold of their own.
 
     Proof: docs/guarantees/safelog-click.md.
+
+    >>> sv.SafeLogClick(epsilon=1, delta=1e-6, clicks_per_user=0).plan().parameters["second_threshold"]
+    45
     """
 
     method: ClassVar[str] = "safelog-click"

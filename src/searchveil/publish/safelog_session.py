@@ -14,7 +14,7 @@ from searchveil.errors import InputError, setting
 from searchveil.items.normal import count_rows
 from searchveil.items.session import as_lists, first_sessions, subsequences
 from searchveil.log import SearchLog
-from searchveil.log.early import Search, on_early_rows
+from searchveil.log.early import Finder, on_early_rows
 from searchveil.log.personal import check_patterns, check_patterns_on, normal_with_suspects, without_personal
 from searchveil.log.sessions import GAP_MINUTES, LONGEST_GAP_MINUTES, SHORTEST_GAP_MINUTES
 from searchveil.privacy import calibrate, safelog
@@ -66,6 +66,9 @@ class SafeLogSession(Mechanism[SafeLogSessionSettings]):
     `above` (the paper's K: published iff noisy > K).
 
     Proof: docs/guarantees/safelog-session.md.
+
+    >>> sv.SafeLogSession(epsilon=1, delta=1e-6).plan().parameters["second_threshold"]
+    60
     """
 
     method: ClassVar[str] = "safelog-session"
@@ -218,12 +221,12 @@ class SafeLogSession(Mechanism[SafeLogSessionSettings]):
         fresh = noise if self.variant == "published" else None
         progress("keeping the first sessions of each user")
         several = FirstRows(_timed, 5 * self.sessions_per_user * self.queries_per_session)
-        searches = [Search(partial(self._first_sessions, engine), self.sessions_per_user, several)]
+        finders = [Finder(partial(self._first_sessions, engine), self.sessions_per_user, several)]
         if self.clicks_per_user:
-            searches.append(
-                Search(self._first_clicks, self.clicks_per_user, FirstRows(_clicked, 3 * self.clicks_per_user))
+            finders.append(
+                Finder(self._first_clicks, self.clicks_per_user, FirstRows(_clicked, 3 * self.clicks_per_user))
             )
-        sessions, *clicks = on_early_rows(log, partial(self._prepared, log), searches)
+        sessions, *clicks = on_early_rows(log, partial(self._prepared, log), finders)
         kept = subsequences(engine.stage(sessions), self.queries_per_session, engine)
         if self.variant == "ours":
             kept = kept.distinct()

@@ -108,6 +108,9 @@ class Sampling(Mechanism[SamplingSettings | IndividualSettings]):
     Lap(d/ε′) on the numbers of draws.
 
     Proofs: docs/guarantees/individual-rates.md, docs/guarantees/sampling.md.
+
+    >>> sv.Sampling(delta=0.1, epsilon=1).plan(users := 1000).figures["users"]
+    1000
     """
 
     method: ClassVar[str] = "sampling"

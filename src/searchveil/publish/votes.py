@@ -65,6 +65,8 @@ class Votes(Mechanism[VotesSettings]):
 
     `guide_share` of ε is for a first vote that tells which items are promising; with one item per user there is nothing
     to choose and 0 is best. `counts` are how many users hold each named item, measured with `count_share` of ε.
+
+    Proof: docs/guarantees/votes.md.
     """
 
     method: ClassVar[str] = "votes"

@@ -83,6 +83,9 @@ class Weighted(Mechanism[WeightedSettings]):
     alone. With a `pool`, only its items can be named; the pool is public, so no δ is needed for items of one user.
 
     Proof: docs/guarantees/weighted.md.
+
+    >>> sorted(sv.Weighted(epsilon=100, delta=1e-6).release(log).table["query"].to_pylist())
+    ['news', 'weather']
     """
 
     method: ClassVar[str] = "weighted"
@@ -241,7 +244,8 @@ class Calibration:
     def of(cls, asked: Weighted) -> "Calibration":
         assert asked.count_share is not None
         policy = policy_named(asked.policy)
-        for_noise = asked.delta if asked.pool is not None else NOISE_SHARE * asked.delta
+        # The last part of it pays for ε and δ being printed as decimals, which may be a little below the floats.
+        for_noise = asked.delta * (1 - 1e-12) if asked.pool is not None else NOISE_SHARE * asked.delta
         account_sigma = sigma_for(asked.epsilon, for_noise)
         set_share = 1 - Fraction(asked.count_share)
         account = GaussianAccount(account_sigma, asked.neighbours)

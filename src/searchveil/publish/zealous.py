@@ -44,6 +44,9 @@ class Zealous(Mechanism[ZealousSettings]):
     given; one that is too low for the promise is refused.
 
     Proof: docs/guarantees/zealous.md.
+
+    >>> sv.Zealous(epsilon=100, delta=1e-6).release(log).table["query"].to_pylist()
+    ['news', 'weather']
     """
 
     method: ClassVar[str] = "zealous"

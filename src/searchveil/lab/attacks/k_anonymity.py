@@ -125,8 +125,8 @@ def attack_k_anonymity(
         progress(f"attacking {mechanism.method} with {fakes} fake accounts")
 
         def share(*, with_victim: bool) -> float:
-            played = target.played(fakes, with_victim=with_victim)
-            return sum(seen(mechanism.release(played, source=source).table) for _ in range(runs)) / runs
+            attacked = target.with_fakes(fakes, with_victim=with_victim)
+            return sum(seen(mechanism.release(attacked, source=source).table) for _ in range(runs)) / runs
 
         return Trial(
             mechanism.method,
@@ -184,7 +184,7 @@ class Target:
         """The log without the victim's history."""
         return replace(self.log, table=self.log.table.filter(self.log.table["user"] != self.victim))
 
-    def played(self, fakes: int, *, with_victim: bool) -> SearchLog:
+    def with_fakes(self, fakes: int, *, with_victim: bool) -> SearchLog:
         """The log to release, in which the fake accounts, and with the victim also the victim, searched the guess."""
         accounts = [f"fake account {number + 1}" for number in range(fakes)] + [self.victim] * with_victim
         people = self.log if with_victim else self.others

@@ -111,6 +111,10 @@ def audit(
     probability of at most 1 − `confidence`, over all canaries together.
 
     Releases are made in a DuckDB engine of the audit's own, which is quick at many small ones, or in `engine`.
+
+    >>> mechanism = sv.Zealous(epsilon=1, delta=0.1, per_user=1)
+    >>> sv.audit(mechanism, runs=170, canaries=["near"], confidence=0.999999).refuted
+    False
     """
     if not 0 < confidence < 1:
         raise InputError(f"the confidence is a probability, not {confidence:g}; try 0.95")

@@ -198,11 +198,7 @@ class AuditLog:
         for scene in self.scenes:
             for clicks, crowds in ((True, scene.crowd), (False, scene.crowd_without_clicks)):
                 for i, (size, history) in enumerate(crowds):
-                    if len(table["user"]) + size * len(history) > MOST_ROWS:
-                        raise InputError(
-                            "an audit of these parameters needs a log of more than a million rows for every release; "
-                            "audit fewer items a user or a larger epsilon: the code is the same"
-                        )
+                    _require_room(len(table["user"]) + size * len(history))
                     for number in range(size):
                         live("", f"{scene.name} {clicks} {i} {number}", history, clicks=clicks)
         for scene in self.scenes:
@@ -249,6 +245,7 @@ class AuditLog:
 def canaries_for(shape: Shape, favourite: int = 0) -> list[Canary]:
     """Every canary that makes sense for a mechanism. `favourite`: which item of many comes out most often."""
     m = shape.per_user
+    _require_room(shape.crowd * m)  # of the bystander's scene, which is always there: refused before all are made
     found = [
         _unique(shape, "unique", m),
         _unique(shape, "flood", m + FLOOD),
@@ -271,6 +268,14 @@ def canaries_for(shape: Shape, favourite: int = 0) -> list[Canary]:
     if shape.click_threshold is not None:
         found += [_lone_click(shape), _many_clicks(shape), _near_click(shape)]
     return found
+
+
+def _require_room(rows: int) -> None:
+    if rows > MOST_ROWS:
+        raise InputError(
+            "an audit of these parameters needs a log of more than a million rows for every release; "
+            "audit fewer items a user or a larger epsilon: the code is the same"
+        )
 
 
 def _unique(shape: Shape, name: str, n: int) -> Canary:

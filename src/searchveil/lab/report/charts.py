@@ -71,7 +71,7 @@ def chart_of_scores(section: Section) -> Chart:
             for side in ("original", "release")
         )
         answered += "."
-    return Chart(section.name, section.about + answered, _scores(section))
+    return Chart(section.title, section.about + answered, _scores(section))
 
 
 def _count_distribution(sides: Mapping[str, Sequence[tuple[int, int]]], items: str) -> Spec | None:
@@ -88,10 +88,10 @@ def _count_distribution(sides: Mapping[str, Sequence[tuple[int, int]]], items: s
         alt.Chart({"values": points})
         .mark_line(interpolate="step-before", point=len(points) <= FEW)
         .encode(
-            x=alt.X("count:Q", title="count", **_logarithmic([point["count"] for point in points])),
+            x=alt.X("count:Q", title="count (logarithmic)", **_logarithmic([point["count"] for point in points])),
             y=alt.Y(
                 "items:Q",
-                title=f"{items} with at least this count",
+                title=f"{items} with at least this count (logarithmic)",
                 **_logarithmic([point["items"] for point in points]),
             ),
             color=_side(),
@@ -124,7 +124,7 @@ def _coverage(points: Sequence[tuple[int, float]]) -> Spec | None:
         .encode(
             x=alt.X(
                 "rank:Q",
-                title="up to rank in the original",
+                title="up to rank in the original (logarithmic)",
                 **_logarithmic([rank for rank, _ in points]),
             ),
             y=alt.Y("share:Q", title="share published", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%")),
@@ -141,7 +141,7 @@ def _frequency(points: Sequence[tuple[float, float]]) -> Spec | None:
         return None
     both = [share for point in drawn for share in point.values()]
     x, y = (
-        channel(f"{side}:Q", title=f"share in the {side}", **_logarithmic(both, format=".2~%"))
+        channel(f"{side}:Q", title=f"share in the {side} (logarithmic)", **_logarithmic(both, format=".2~%"))
         for channel, side in ((alt.X, "original"), (alt.Y, "release"))
     )  # on the same scale, so that the line is the diagonal
     diagonal = [{"original": edge, "release": edge} for edge in _padded(both)]

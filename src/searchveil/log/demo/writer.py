@@ -41,6 +41,9 @@ def write_demo(
     """Write a synthetic search log of so many users; the same users and seed give the same rows.
 
     The name decides the layout: .parquet, or .tsv and .tsv.gz in the layout of the AOL log.
+
+    >>> sv.write_demo(folder / "demo.tsv", users=50, seed=1).users
+    50
     """
     path = Path(out)
     if users < 1:

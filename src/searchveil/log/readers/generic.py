@@ -26,11 +26,25 @@ USUAL_NAMES: Mapping[str, Sequence[str]] = {
         "searchquery",
         "searchterm",
         "searchterms",
+        "searchkeyword",
+        "sitesearchkeyword",
         "keyword",
         "keywords",
         "q",
     ),
-    "time": ("time", "timestamp", "querytime", "datetime", "servertime", "eventtime", "createdat", "date", "ts"),
+    "time": (
+        "time",
+        "timestamp",
+        "querytime",
+        "datetime",
+        "servertime",
+        "searchtime",
+        "searchtimestamp",
+        "eventtime",
+        "createdat",
+        "date",
+        "ts",
+    ),
     "rank": ("rank", "itemrank", "position", "clickrank", "ordinal"),
     "url": ("url", "clickurl", "clickedurl", "link", "docid", "documentid", "objectid"),
 }
@@ -237,7 +251,14 @@ def _same_outputs(parts: Sequence[Part]) -> None:
 
 
 def _parse_csv(parser: Parser, request: Request) -> Parsed:
-    return _parse_separated(parser, request, ",", '"')
+    return _parse_separated(parser, request, _between(request.sources[0]), '"')
+
+
+def _between(source: Source) -> str:
+    """What stands between the columns of a CSV, by its header: a semicolon where the comma is a decimal point."""
+    header = next(iter(source.first_lines(1)), "")
+    semicolons = _header_names_a_log(source.head, ";") or (";" in header and "," not in header)
+    return ";" if semicolons and not _header_names_a_log(source.head, ",") else ","
 
 
 def _parse_tsv(parser: Parser, request: Request) -> Parsed:
@@ -299,7 +320,7 @@ def _name_a_log(names: Iterable[str]) -> bool:
 
 
 def _declared_csv(head: bytes, name: str) -> bool:
-    return named(name, ".csv") or _header_names_a_log(head, ",")
+    return named(name, ".csv") or any(_header_names_a_log(head, between) for between in ",;")
 
 
 def _declared_tsv(head: bytes, name: str) -> bool:
