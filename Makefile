@@ -59,6 +59,8 @@ bench: $(VENV)/.test-tools
 	$(BIN)/python benchmarks/sampling_individual.py
 	$(BIN)/python benchmarks/sampling_individual.py --speed
 	$(BIN)/python benchmarks/walk.py
+	$(BIN)/python benchmarks/collab.py
+	$(BIN)/python benchmarks/collab.py --sums
 
 bench-peers: $(VENV)/.test-tools
 	$(BIN)/python benchmarks/selection.py
