@@ -65,6 +65,9 @@ bench: $(VENV)/.test-tools
 	$(BIN)/python benchmarks/sampling_individual.py
 	$(BIN)/python benchmarks/sampling_individual.py --speed
 	$(BIN)/python benchmarks/walk.py
+	$(BIN)/python benchmarks/crowd.py oprf
+	$(BIN)/python benchmarks/crowd.py intake
+	$(BIN)/python benchmarks/crowd.py aggregate --reports 1000000
 
 bench-peers: $(VENV)/.test-tools
 	$(BIN)/python benchmarks/selection.py

@@ -22,6 +22,8 @@ COMMANDS = (
     "attack k-anonymity",
     "attack safelog-clicks",
     "attack re-identification",
+    "crowd init",
+    "crowd simulate",
 )
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 

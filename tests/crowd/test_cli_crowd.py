@@ -6,6 +6,7 @@ import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pyarrow.parquet as pq
 import pytest
 
@@ -126,6 +127,13 @@ def test_a_community_from_the_command_line(tmp_path: Path, searchveil: Run) -> N
         other = json.loads(searchveil("crowd", "job", "new", *config, *private, "--json"))["job"]
         ledger = ["--ledger", tmp_path / "ledger", "--budget-epsilon", "0.5", "--budget-delta", "1e-6"]
         searchveil("crowd", "job", "release", other[:8], *config, "--out", tmp_path / "dear", *ledger, code=3)
+        enough = ["--ledger", tmp_path / "other", "--budget-epsilon", "1", "--budget-delta", "1e-6"]
+        searchveil("crowd", "job", "release", other[:8], *config, "--out", tmp_path / "paid", *enough)
+        record = json.loads((tmp_path / "paid" / "guarantee.json").read_text())
+        assert (record["guarantee"]["trust"], record["guarantee"]["epsilon"]) == ("nobody", 1.0)
+        page = httpx.get(urls[0]).text
+        assert "What leaves your machine" in page
+        assert "Club: jobs" in page
     finally:
         for process in processes:
             process.terminate()

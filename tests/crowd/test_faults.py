@@ -2,22 +2,25 @@
 
 import os
 import random
+import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
 import httpx
 import pytest
+import sqlalchemy as sa
 from local import START, LocalCrowd
 from test_tokens import batch, post
 
+from searchveil.crowd import randomness
 from searchveil.crowd.artifacts import Search
 from searchveil.crowd.client import Client, CrowdError
 from searchveil.crowd.jobs import Job
 from searchveil.crowd.policy import make_policy
 from searchveil.crowd.report import SEALED_BYTES, dummy, make_report, primary_input, seal
 from searchveil.crowd.server import LATE
-from searchveil.crowd.store import ACCEPTED, REFUSED, RETRY
+from searchveil.crowd.store import ACCEPTED, EPOCH, REFUSED, RETRY, SPENT
 from searchveil.crypto import voprf
 from searchveil.errors import InputError
 
@@ -243,6 +246,26 @@ def test_a_full_disk_is_a_refusal_that_passes(crowd: LocalCrowd) -> None:
     event.remove(store.engine, "checkout", fill)
     store.engine.dispose()
     assert set(post(crowd, reports)) == {ACCEPTED}
+
+
+def test_an_epochs_key_is_destroyed_though_nobody_asks(crowd: LocalCrowd, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the list of its tokens with it; the next epoch's key is there by then."""
+    monkeypatch.setattr(randomness, "TURN_SECONDS", 0.01)
+    crowd.start("randomness")
+    job = crowd.job(make_policy("FT_u", k=2))
+    crowd.run(crowd.member("a", ["x"]), job)
+    kept = sa.select(EPOCH.c.number).where(EPOCH.c.oprf_private.is_not(None))
+    crowd.clock.now = (job.epoch + 1) * crowd.randomness.epoch_seconds + crowd.randomness.grace_seconds
+    for _ in range(500):
+        with crowd.randomness.store.engine.connect() as connection:
+            numbers = set(connection.execute(kept).scalars())
+            spent = connection.execute(sa.select(SPENT)).all()
+        if job.epoch not in numbers and not spent:
+            break
+        time.sleep(0.02)
+    assert job.epoch not in numbers
+    assert {job.epoch + 1, job.epoch + 2} <= numbers
+    assert spent == []
 
 
 def test_pausing_refusing_and_deleting(crowd: LocalCrowd) -> None:

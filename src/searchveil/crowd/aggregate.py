@@ -21,7 +21,7 @@ from searchveil.publish.plan import Plan, Settings, given
 from searchveil.publish.release import Release
 
 if TYPE_CHECKING:
-    from searchveil.privacy.ledger import Ledger
+    from searchveil.privacy.ledger import Entry, Ledger
 
 BATCH = 2_000  # groups whose ciphertexts are fetched together
 
@@ -132,17 +132,10 @@ def plan_of(job: Job) -> Plan[CrowdSettings]:
 
 
 def publish(
-    job: Job,
-    opened: Iterable[Opened],
-    *,
-    ledger: "Ledger | None" = None,
-    source: Source | None = None,
+    job: Job, opened: Iterable[Opened], *, entry: "Entry | None" = None, source: Source | None = None
 ) -> Release:
-    """The release: what was opened, under the policy. A ledger pays before anything is looked at."""
+    """The release: what was opened, under the policy. `entry` is what a ledger has paid for it."""
     plan = plan_of(job)
-    entry = None
-    if ledger is not None and plan.guarantee.is_private:
-        entry = ledger.reserve(plan.guarantee, method=plan.method, item=plan.item, parameters=plan.parameters)
     found = sorted(opened, key=lambda one: one.text)
     counts = [one.count for one in found]
     if job.policy.noisy and found:
@@ -183,12 +176,16 @@ def release_job(
     known = {one.id: one for one in store.jobs()}
     if known[job.id].release is not None:
         raise InputError(f"job {job.id.hex()} has been released: {known[job.id].release}")
+    plan = plan_of(job)
     with claimed(out, "parquet"):
+        entry = None
+        if ledger is not None:
+            entry = ledger.reserve(plan.guarantee, method=plan.method, item=plan.item, parameters=plan.parameters)
+        store.set_release(job.id, str(out))
         store.close_job(job.id)
         progress("opening what enough people share")
         opened = list(open_reports(store, job))
-        store.set_release(job.id, str(out))
-        made = publish(job, opened, ledger=ledger)
+        made = publish(job, opened, entry=entry)
         progress("writing the folder")
         made.write(out)
     return made, len(opened)

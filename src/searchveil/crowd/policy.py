@@ -1,7 +1,7 @@
 """Privacy policies: how many people must share an artifact, and what is promised about what is published.
 
 FT_a and FT_u are fixed thresholds on instances and on users. DP_a and DP_u add noise after opening. ST_u, the default,
-is differentially private though nobody adds noise (docs/guarantees.md#crowd-st-u).
+is differentially private though nobody adds noise (docs/guarantees.md#crowd-st_u).
 """
 
 from dataclasses import dataclass, replace
@@ -97,7 +97,7 @@ class Policy:
             return replace(Guarantee.no_differential_privacy("docs/guarantees.md#crowd-ft", caveats), trust="server")
         assert self.epsilon is not None
         assert self.delta is not None
-        proof = "docs/guarantees.md#crowd-st-u" if self.name == "ST_u" else "docs/guarantees.md#crowd-dp"
+        proof = "docs/guarantees.md#crowd-st_u" if self.name == "ST_u" else "docs/guarantees.md#crowd-dp"
         return Guarantee(
             notion="approximate",
             epsilon=self.epsilon,
