@@ -2,6 +2,7 @@
 
 import json
 import sqlite3
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
@@ -12,7 +13,7 @@ import pytest
 
 from searchveil.cli import answer
 from searchveil.crowd.config import Addresses
-from searchveil.crowd.simulate import _free_ports, start, wait_for
+from searchveil.crowd.simulate import _free_ports, wait_for
 from searchveil.log.demo import write_demo
 from searchveil.log.normalize import Normalization
 
@@ -93,7 +94,8 @@ def test_a_community_from_the_command_line(tmp_path: Path, searchveil: Run) -> N
     assert Addresses().server.endswith("8700")
     assert (home / "server.toml").stat().st_mode & 0o077 == 0
     programs = [("randomness", "randomness.toml"), ("server", "server.toml"), ("relay", "relay-1.toml")]
-    processes = [start(program, home / config) for program, config in programs]
+    command = [sys.executable, "-m", "searchveil", "crowd"]
+    processes = [subprocess.Popen([*command, name, "--config", str(home / config)]) for name, config in programs]
     try:
         for url, process in zip((urls[1], urls[0], urls[2]), processes, strict=True):
             wait_for(url, process)

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -69,7 +70,7 @@ def open_reports(store: Store, job: Job) -> Iterator[Opened]:
     """Every artifact of which k true shares arrived."""
     waiting: list[tuple[bytes, _Group, list[bool]]] = []
     for group in _groups(store, job):
-        opened = shamir.open_group(group.points, job.policy.k, lambda found, tag=group.tag: tag_of(found) == tag)  # type: ignore[misc]
+        opened = shamir.open_group(group.points, job.policy.k, partial(_has_tag, group.tag))
         if opened is None:
             continue
         secret, true = opened
@@ -79,6 +80,10 @@ def open_reports(store: Store, job: Job) -> Iterator[Opened]:
             yield from _texts(store, job, waiting)
             waiting = []
     yield from _texts(store, job, waiting)
+
+
+def _has_tag(tag: bytes, secret: bytes) -> bool:
+    return tag_of(secret) == tag
 
 
 def _groups(store: Store, job: Job) -> Iterator[_Group]:
@@ -118,7 +123,7 @@ def _spellings(store: Store, job: Job, secret: bytes, group: _Group, true: Seque
             found.setdefault((tag, sealed), []).append((x, value))
     out: dict[str, int] = {}
     for (tag, sealed), points in found.items():
-        opened = shamir.open_group(points, job.secondary_k, lambda secret, tag=tag: tag_of(secret) == tag)  # type: ignore[misc]
+        opened = shamir.open_group(points, job.secondary_k, partial(_has_tag, tag))
         if opened is not None and sum(opened[1]) >= job.secondary_k:
             typed = open_text(opened[0], sealed)
             if typed is not None:

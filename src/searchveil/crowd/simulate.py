@@ -138,7 +138,7 @@ def running(home: Path, relays: int = 1, hops: int = 1) -> Iterator[Community]:
 
 def start(program: str, config: Path) -> "subprocess.Popen[bytes]":
     """One program as a process of its own."""
-    return subprocess.Popen([sys.executable, "-m", "searchveil", "crowd", program, "--config", str(config)])
+    return subprocess.Popen([sys.executable, "-m", "searchveil.crowd.programs", program, str(config)])
 
 
 def wait_for(url: str, process: "subprocess.Popen[bytes]") -> None:
