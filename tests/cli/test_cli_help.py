@@ -26,6 +26,8 @@ COMMANDS = (
     "attack k-anonymity",
     "attack safelog-clicks",
     "attack re-identification",
+    "crowd init",
+    "crowd simulate",
 )
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 
