@@ -58,6 +58,12 @@ def demo(
     out: Annotated[str, typer.Option(help="log.tsv, log.tsv.gz or log.parquet.")],
     users: Annotated[int, typer.Option(help="How many users.")] = 2000,
     seed: Annotated[int, typer.Option(help="The same seed gives the same log.")] = 1,
+    odd_queries: Annotated[
+        bool, typer.Option("--odd-queries", help="With queries that are -, in other scripts, or pasted.")
+    ] = False,
+    shared_address: Annotated[
+        bool, typer.Option("--shared-address", help="With one user who has a sixth of all rows.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file; make its folder.")] = False,
     json: Json = False,
 ) -> None:
@@ -70,7 +76,8 @@ def demo(
     if force:
         Path(out).parent.mkdir(parents=True, exist_ok=True)
     with show.bar("writing users") as progress:
-        log = write_demo(out, users=users, seed=seed, progress=progress)
+        rough = {"odd_queries": odd_queries, "shared_address": shared_address}
+        log = write_demo(out, users=users, seed=seed, **rough, progress=progress)
     if json:
         show.print_json(asdict(log))
     else:
