@@ -97,7 +97,7 @@ def measured(users: int, seed: int, epsilons: list[float]) -> list[dict[str, Any
             release.write(Path(folder) / f"release-{epsilon:g}")
             log.engine.close()
             spent = {"seconds": time.perf_counter() - started, "cpu seconds": time.process_time() - cpu}
-            named = set(release.tables["queries"]["query"].to_pylist())
+            named = {str(text) for text in release.tables["queries"]["query"].to_pylist()}
             drawn = opened(Path(folder) / f"release-{epsilon:g}" / "data.parquet")
             rows.append(
                 {"epsilon": epsilon, "seed": seed, "queries": len(named), **compared(original, drawn, named), **spent}

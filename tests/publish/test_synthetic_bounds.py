@@ -125,7 +125,9 @@ MISTAKES = [
 
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.kind.__name__)
 def test_mistakes_are_found(duckdb_engine: Engine, mistake: Mistake) -> None:
-    late = {user: [(minute + 1440, *rest) for minute, *rest in history] for user, history in OTHERS.items()}
+    late: dict[str, History] = {
+        user: [(minute + 1440, query, url) for minute, query, url in history] for user, history in OTHERS.items()
+    }
     before = given_outcomes(log_of(late, duckdb_engine), mistake.kind)
     after = given_outcomes(log_of({**late, "added": mistake.history}, duckdb_engine), mistake.kind)
     assert mistake.statistic in faults(before, after, "added")
@@ -137,6 +139,15 @@ def test_rows_of_other_days_count_nowhere(duckdb_engine: Engine) -> None:
     after = given_outcomes(log_of({**OTHERS, "added": outside}, duckdb_engine))
     assert all((totals == before.totals[name]).all() for name, totals in after.totals.items())
     assert after.held == before.held
+
+
+@pytest.mark.spark
+def test_the_statistics_are_the_same_on_spark(duckdb_engine: Engine, spark_engine: Engine) -> None:
+    here, there = (given_outcomes(log_of(OTHERS, engine)) for engine in (duckdb_engine, spark_engine))
+    assert {name: totals.tolist() for name, totals in there.totals.items()} == {
+        name: totals.tolist() for name, totals in here.totals.items()
+    }
+    assert there.held == here.held
 
 
 def test_moves_and_states_by_hand(duckdb_engine: Engine) -> None:
