@@ -383,13 +383,16 @@ def _searches(log: SearchLog, item: Item, named: pa.Table) -> Integers:
     return scaled_totals(counted, named.num_rows, SQUARED_SEARCHES, engine)
 
 
-def scaled_totals(amounts: ir.Table, size: int, squared_length: int, engine: Engine) -> Integers:
+def scaled_totals(amounts: ir.Table, size: int, squared_length: int, engine: Engine, percent: int = 0) -> Integers:
     """The sums at each `_place` of users' amounts, whole numbers of at least 1, in units of COUNT_UNIT.
 
     The unit is smaller for a user of a longer vector: ⌊√(squared_length/Σ amount²)⌋. Only the sums leave the engine.
+    A vector counts as no shorter than so many `percent` of (Σ amount)²: users of one number then have one unit, and
+    those who happen to have most in one cell do not weigh less.
     """
     amount, user = amounts["_amount"], ibis.window(group_by="user")
-    squared = amounts.mutate(_squares=(amount * amount).sum().over(user).cast("int64"))
+    squares, total = ((amount * amount).sum().over(user).cast("int64"), amount.sum().over(user).cast("int64"))
+    squared = amounts.mutate(_squares=ibis.greatest(squares, total * total * percent // 100))
     squares = squared["_squares"]
     root = (ibis.literal(float(squared_length)) / squares.cast("float64")).sqrt().floor().cast("int64")
     root = root - (root * root * squares > squared_length).cast("int64")  # where it was rounded up
