@@ -18,6 +18,7 @@ from searchveil.engine import Engine
 from searchveil.errors import InputError
 from searchveil.log import SearchLog
 from searchveil.privacy.naming import NamingChance
+from searchveil.privacy.noise import Integers
 from searchveil.publish import votes
 from searchveil.publish.ballot import Ballot
 from searchveil.publish.rounds import Holdings
@@ -81,14 +82,20 @@ def test_turns_and_lists_are_uniform() -> None:
 
 
 def test_every_item_of_somebody_gets_noise_of_the_first_vote(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One item of 5,000 users who have 9,999 others: their noise has the variance of the plan, within five deviations."""
-    drawn = []
-    monkeypatch.setattr(votes, "cast", lambda ballot, noise, most: drawn.append(noise) or ballot.votes(most))
+    """One item of 5,000 users, and 9,999 of one: their noise has the variance of the plan, within five deviations."""
+    drawn: list[Integers] = []
+
+    def watched(ballot: Ballot, noise: Integers, most: int) -> Integers:
+        drawn.append(noise)
+        return ballot.votes(most)
+
+    monkeypatch.setattr(votes, "cast", watched)
     users = np.concatenate([np.arange(5_000), np.arange(9_999) % 5_000]).astype(np.int32)
     holdings = Holdings(users, np.concatenate([[5_000], np.ones(9_999, np.int64)]))
     selection = sv.Votes(1, 1e-6, guide_share=0.2).plan().settings.votes
     votes.elected(holdings, selection, keyed(b"guide"))
     (noise,) = drawn
+    assert selection.guide_scale is not None
     p = np.exp(-1 / selection.guide_scale)
     variance = 2 * p / (1 - p) ** 2
     assert len(noise) == 10_000
