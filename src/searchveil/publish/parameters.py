@@ -23,7 +23,7 @@ from searchveil.privacy.guarantee import Neighbours
 if TYPE_CHECKING:
     from searchveil.publish.mechanism import Mechanism
 
-Kind = Literal["number", "whole", "flag", "choice", "item", "texts", "table", "pool", "other"]
+Kind = Literal["number", "whole", "flag", "choice", "item", "text", "texts", "table", "pool", "other"]
 
 IN_WORDS: dict[Kind, str] = {
     "number": "number",
@@ -31,11 +31,13 @@ IN_WORDS: dict[Kind, str] = {
     "flag": "yes or no",
     "choice": "word",
     "item": "word",
+    "text": "text",
     "texts": "texts",
     "table": "table in a file",
     "pool": "pool in a file",
     "other": "value",
 }
+TYPES: dict[Kind, Any] = {"flag": bool, "text": str}  # where any value of the type will do
 
 
 @dataclass(frozen=True)
@@ -145,7 +147,7 @@ class Parameter:
             raise InputError(f"no {called} '{value}'", parameter=self.name, value=value, instead=f"there are {words}")
         elif self.kind == "item":
             item_named(value)
-        elif self.kind == "flag" and not isinstance(value, bool):
+        elif not isinstance(value, TYPES.get(self.kind, object)):
             raise self._refusal(value)
         elif self.kind == "table" and not set(self.declared.columns) <= set(value.column_names):
             needed, there = " and ".join(self.declared.columns), ", ".join(value.column_names)
@@ -221,6 +223,7 @@ def _kind(plain: Any) -> Kind:
         bool: "flag",
         int: "whole",
         float: "number",
+        str: "text",
         Item: "item",
         pa.Table: "table",
         QueryPool: "pool",
