@@ -49,6 +49,7 @@ test: $(VENV)/.test-tools java browser postgres lint
 
 bench: $(VENV)/.test-tools
 	$(BIN)/python benchmarks/release.py --items query,pair,keyword
+	$(BIN)/python benchmarks/release.py --method weighted
 	$(BIN)/python benchmarks/release.py --items query,pair,keyword --format aol
 	$(BIN)/python benchmarks/evaluate.py
 	$(BIN)/python benchmarks/noise.py
@@ -58,6 +59,11 @@ bench: $(VENV)/.test-tools
 	$(BIN)/python benchmarks/sampling_individual.py
 	$(BIN)/python benchmarks/sampling_individual.py --speed
 	$(BIN)/python benchmarks/walk.py
+	$(BIN)/python benchmarks/collab.py
+	$(BIN)/python benchmarks/collab.py --sums
+	$(BIN)/python benchmarks/crowd.py oprf
+	$(BIN)/python benchmarks/crowd.py intake
+	$(BIN)/python benchmarks/crowd.py aggregate --reports 1000000
 
 bench-peers: $(VENV)/.test-tools
 	$(BIN)/python benchmarks/selection.py

@@ -15,6 +15,7 @@ COMMANDS = (
     "release",
     "pool",
     "export",
+    "resample",
     "evaluate",
     "sweep",
     "audit",
@@ -26,6 +27,8 @@ COMMANDS = (
     "attack k-anonymity",
     "attack safelog-clicks",
     "attack re-identification",
+    "crowd init",
+    "crowd simulate",
 )
 EXPERIMENTS = Path(__file__).parents[2] / "experiments"
 
@@ -59,6 +62,10 @@ def prepare(folder: Path, command: str) -> None:
     if command in ("export", "evaluate", "show", "verify", "attack re-identification"):
         of_counts = ("--method", "safelog-click", "--epsilon", "50", "--delta", "0.1", "--clicks-per-user", "3")
         succeed(folder, "release", "log.tsv", *of_counts, "--out", "release")
+    if command == "resample":
+        period = ("--from", "2024-03-01", "--to", "2024-05-31")
+        wanted = ("--method", "synthetic", "--epsilon", "50", "--delta", "0.1", *period)
+        succeed(folder, "release", "log.tsv", *wanted, "--out", "release")
 
 
 def test_the_first_help_names_every_command(tmp_path: Path) -> None:

@@ -129,7 +129,9 @@ def test_a_log_of_few_items_per_user_is_told_which_method_to_take(tmp_path: Path
     assert planned["instead"]["method"] == "votes(epsilon=1.0, delta=1e-06)"
     assert planned["instead"]["expected_rows"] > planned["expected_rows"]
     told = succeed(tmp_path, "plan", "--method", "weighted", *asked).out
-    assert f"votes(epsilon=1.0, delta=1e-06) would publish about {planned['instead']['expected_rows']:,.0f}." in told
+    assert f"With --method votes: about {planned['instead']['expected_rows']:,.0f}." in told
+    lone = plan(tmp_path, *asked[:-1], "users=20000,held=1,spread=0")
+    assert lone["instead"]["type"] == "--method votes --guide-share 0"
 
 
 def test_the_number_of_items_from_a_public_guess(tmp_path: Path) -> None:

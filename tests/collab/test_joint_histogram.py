@@ -5,6 +5,7 @@ from pathlib import Path
 import pytest
 from consortium import Consortium, NoNoise, counts
 
+from searchveil.privacy.noise import Source
 from searchveil.publish.release import Release
 
 LOGS = {
@@ -37,3 +38,17 @@ def test_every_party_has_the_same_folder(tmp_path: Path) -> None:
     assert set(release.table["query"].to_pylist()) == {"weather", "news"}
     assert release.guarantee.trust == "parties"
     assert (release.guarantee.epsilon, release.guarantee.delta) == (5.0, 1e-4)
+
+
+def test_parties_without_any_item_that_can_be_opened(tmp_path: Path) -> None:
+    """Every text is too long, and there are no dummies: nothing goes around, and nothing comes out."""
+    consortium = Consortium(tmp_path, 2)
+    logs = {name: {f"{name}{i}": [f"{i}" * 300] for i in range(2)} for name in "ab"}
+    outcome = consortium.run(logs, of_party=lambda name: {"noise": NoDummies()})
+    assert outcome.failed == {}
+    assert all(table == {} for table in outcome.tables.values())
+
+
+class NoDummies(NoNoise):
+    def dummies(self, source: Source) -> int:
+        return 0

@@ -2,16 +2,18 @@
 
 import json
 import sqlite3
+import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pyarrow.parquet as pq
 import pytest
 
 from searchveil.cli import answer
 from searchveil.crowd.config import Addresses
-from searchveil.crowd.simulate import _free_ports, start, wait_for
+from searchveil.crowd.simulate import _free_ports, wait_for
 from searchveil.log.demo import write_demo
 from searchveil.log.normalize import Normalization
 
@@ -92,7 +94,8 @@ def test_a_community_from_the_command_line(tmp_path: Path, searchveil: Run) -> N
     assert Addresses().server.endswith("8700")
     assert (home / "server.toml").stat().st_mode & 0o077 == 0
     programs = [("randomness", "randomness.toml"), ("server", "server.toml"), ("relay", "relay-1.toml")]
-    processes = [start(program, home / config) for program, config in programs]
+    command = [sys.executable, "-m", "searchveil", "crowd"]
+    processes = [subprocess.Popen([*command, name, "--config", str(home / config)]) for name, config in programs]
     try:
         for url, process in zip((urls[1], urls[0], urls[2]), processes, strict=True):
             wait_for(url, process)
@@ -126,6 +129,13 @@ def test_a_community_from_the_command_line(tmp_path: Path, searchveil: Run) -> N
         other = json.loads(searchveil("crowd", "job", "new", *config, *private, "--json"))["job"]
         ledger = ["--ledger", tmp_path / "ledger", "--budget-epsilon", "0.5", "--budget-delta", "1e-6"]
         searchveil("crowd", "job", "release", other[:8], *config, "--out", tmp_path / "dear", *ledger, code=3)
+        enough = ["--ledger", tmp_path / "other", "--budget-epsilon", "1", "--budget-delta", "1e-6"]
+        searchveil("crowd", "job", "release", other[:8], *config, "--out", tmp_path / "paid", *enough)
+        record = json.loads((tmp_path / "paid" / "guarantee.json").read_text())
+        assert (record["guarantee"]["trust"], record["guarantee"]["epsilon"]) == ("nobody", 1.0)
+        page = httpx.get(urls[0]).text
+        assert "What leaves your machine" in page
+        assert "Club: jobs" in page
     finally:
         for process in processes:
             process.terminate()

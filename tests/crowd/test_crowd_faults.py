@@ -2,22 +2,25 @@
 
 import os
 import random
+import time
 from collections import Counter
 from contextlib import suppress
 from pathlib import Path
 
 import httpx
 import pytest
+import sqlalchemy as sa
 from local import START, LocalCrowd
 from test_tokens import batch, post
 
+from searchveil.crowd import randomness
 from searchveil.crowd.artifacts import Search
 from searchveil.crowd.client import Client, CrowdError
 from searchveil.crowd.jobs import Job
 from searchveil.crowd.policy import make_policy
 from searchveil.crowd.report import SEALED_BYTES, dummy, make_report, primary_input, seal
 from searchveil.crowd.server import LATE
-from searchveil.crowd.store import ACCEPTED, REFUSED, RETRY
+from searchveil.crowd.store import ACCEPTED, EPOCH, REFUSED, RETRY, SPENT
 from searchveil.crypto import voprf
 from searchveil.errors import InputError
 
@@ -91,12 +94,13 @@ class Model:
         with suppress(httpx.HTTPError, Killed):
             self.crowd.http.post(url, content=body)
 
-    def expected(self) -> dict[str, int]:
+    def expected(self) -> Counter[str]:
+        """How many reports of each artifact must be there."""
         counted: Counter[str] = Counter()
         for rows in self.logs:
             texts = [row.query for row in rows]
             counted.update(texts if self.job.policy.per_artifact else set(texts))
-        return {text: number for text, number in counted.items() if number >= 2}
+        return counted
 
 
 @pytest.mark.slow
@@ -110,7 +114,9 @@ def test_random_operations_lose_nothing_and_double_nothing(tmp_path: Path) -> No
             model.step()
         model.faults.rate = 0.0
         assert all(model.run(number) for number in range(len(model.logs))), f"seed {seed}"
-        assert crowd.counts(model.job) == model.expected(), f"seed {seed}"
+        expected = model.expected()
+        assert crowd.counts(model.job) == {text: n for text, n in expected.items() if n >= 2}, f"seed {seed}"
+        assert crowd.server.store.count_reports(model.job.id) == expected.total(), f"seed {seed}"
         crowd.close()
 
 
@@ -243,6 +249,26 @@ def test_a_full_disk_is_a_refusal_that_passes(crowd: LocalCrowd) -> None:
     event.remove(store.engine, "checkout", fill)
     store.engine.dispose()
     assert set(post(crowd, reports)) == {ACCEPTED}
+
+
+def test_an_epochs_key_is_destroyed_though_nobody_asks(crowd: LocalCrowd, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And the list of its tokens with it; the next epoch's key is there by then."""
+    monkeypatch.setattr(randomness, "TURN_SECONDS", 0.01)
+    crowd.start("randomness")
+    job = crowd.job(make_policy("FT_u", k=2))
+    crowd.run(crowd.member("a", ["x"]), job)
+    kept = sa.select(EPOCH.c.number).where(EPOCH.c.oprf_private.is_not(None))
+    crowd.clock.now = (job.epoch + 1) * crowd.randomness.epoch_seconds + crowd.randomness.grace_seconds
+    for _ in range(500):
+        with crowd.randomness.store.engine.connect() as connection:
+            numbers = set(connection.execute(kept).scalars())
+            spent = connection.execute(sa.select(SPENT)).all()
+        if job.epoch not in numbers and not spent:
+            break
+        time.sleep(0.02)
+    assert job.epoch not in numbers
+    assert {job.epoch + 1, job.epoch + 2} <= numbers
+    assert spent == []
 
 
 def test_pausing_refusing_and_deleting(crowd: LocalCrowd) -> None:

@@ -1,15 +1,17 @@
 """Policies: the paper's known answers, what F4 corrects, and jobs that promise what their numbers keep."""
 
 import json
+import re
 from dataclasses import replace
 from math import ceil, log
+from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from searchveil.crowd.artifacts import Artifact, Search, fits, kind_named
 from searchveil.crowd.jobs import Job, JobError, read_job
-from searchveil.crowd.policy import MOST_REPORTS, Policy, make_policy
+from searchveil.crowd.policy import MOST_REPORTS, POLICIES, Policy, make_policy
 from searchveil.errors import InputError
 from searchveil.privacy import calibrate
 
@@ -74,6 +76,14 @@ def test_guarantees_say_who_is_trusted() -> None:
     st, dp = make_policy("ST_u", epsilon=1, delta=1e-6), make_policy("DP_u", epsilon=1, delta=1e-6)
     assert (st.guarantee().trust, dp.guarantee().trust) == ("nobody", "server")
     assert make_policy("FT_u").guarantee().notion == "none"
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_every_promise_has_its_proof(name: str) -> None:
+    epsilon, delta = (None, None) if name.startswith("FT") else (1.0, 1e-6)
+    path, _, anchor = make_policy(name, epsilon=epsilon, delta=delta).guarantee().proof.partition("#")
+    titles = re.findall(r"^## (.*)$", (Path(__file__).parents[2] / path).read_text(), re.MULTILINE)
+    assert anchor in [title.lower().replace(" ", "-") for title in titles]
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,10 @@
 """The group against the vectors of RFC 9496 and RFC 9497, and what must be refused."""
 
+import os
+import subprocess
+import sys
+from pathlib import Path
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -87,6 +92,12 @@ def test_blinding_commutes_and_comes_off(texts: list[bytes]) -> None:
     assert both == ristretto255.multiply_all(first, ristretto255.multiply_all(second, points))
     assert ristretto255.multiply_all(ristretto255.inverse(first), both) == ristretto255.multiply_all(second, points)
     assert both == ristretto255.multiply_all(ristretto255.product(first, second), points)
+
+
+def test_nothing_is_left_in_the_folder_for_temporary_files(tmp_path: Path) -> None:
+    script = "from searchveil.crypto import ristretto255; ristretto255.random_point()"
+    subprocess.run([sys.executable, "-c", script], check=True, env={**os.environ, "TMPDIR": str(tmp_path)})
+    assert not list(tmp_path.iterdir())
 
 
 def test_tags_separate_protocols() -> None:

@@ -14,9 +14,14 @@ from hypothesis import strategies as st
 from keyed import keyed
 
 import searchveil as sv
+from searchveil.engine import Engine
 from searchveil.errors import InputError
+from searchveil.log import SearchLog
 from searchveil.privacy.naming import NamingChance
+from searchveil.privacy.noise import Integers
+from searchveil.publish import votes
 from searchveil.publish.ballot import Ballot
+from searchveil.publish.rounds import Holdings
 from searchveil.publish.votes import COUNT_UNIT, cast, count_parts, named
 
 LISTS = st.lists(st.lists(st.integers(0, 4), min_size=1, max_size=4, unique=True), min_size=1, max_size=12)
@@ -76,6 +81,28 @@ def test_turns_and_lists_are_uniform() -> None:
     assert sum((n - 200) ** 2 / 200 for n in seen.values()) < 113
 
 
+def test_every_item_of_somebody_gets_noise_of_the_first_vote(monkeypatch: pytest.MonkeyPatch) -> None:
+    """One item of 5,000 users, and 9,999 of one: their noise has the variance of the plan, within five deviations."""
+    drawn: list[Integers] = []
+
+    def watched(ballot: Ballot, noise: Integers, most: int) -> Integers:
+        drawn.append(noise)
+        return ballot.votes(most)
+
+    monkeypatch.setattr(votes, "cast", watched)
+    users = np.concatenate([np.arange(5_000), np.arange(9_999) % 5_000]).astype(np.int32)
+    holdings = Holdings(users, np.concatenate([[5_000], np.ones(9_999, np.int64)]))
+    selection = sv.Votes(1, 1e-6, guide_share=0.2).plan().settings.votes
+    votes.elected(holdings, selection, keyed(b"guide"))
+    (noise,) = drawn
+    assert selection.guide_scale is not None
+    p = np.exp(-1 / selection.guide_scale)
+    variance = 2 * p / (1 - p) ** 2
+    assert len(noise) == 10_000
+    assert abs(noise.var() / variance - 1) < 5 * (5 / 10_000) ** 0.5  # the fourth moment is six times the square
+    assert abs(noise.mean()) < 5 * (variance / 10_000) ** 0.5
+
+
 def test_items_are_named_with_the_chance_of_their_votes() -> None:
     chance = NamingChance(Fraction(1), Fraction(1, 10))
     votes = np.repeat(np.arange(6), 20_000)
@@ -114,7 +141,8 @@ def test_known_answers() -> None:
     parameters = sv.Votes(1, 1e-6, counts="none", guide_share=0.0).plan().parameters
     assert (parameters["needed_votes"], parameters["most_votes"]) == (14, 17)
     assert "guide_scale" not in parameters
-    assert sv.Votes(1, 1e-6, counts="none").plan().parameters["guide_scale"] == pytest.approx(10)
+    usual = sv.Votes(1, 1e-6).plan().parameters
+    assert (usual["guide_scale"], usual["count_scale"]) == pytest.approx((10, 20))  # in votes, in users
 
 
 @pytest.fixture(scope="module")
@@ -177,3 +205,26 @@ def test_without_counts_the_items_alone_come_out(log: Path) -> None:
 def test_what_makes_no_sense_is_refused(wrong: dict[str, object], words: str) -> None:
     with pytest.raises(InputError, match=words):
         sv.Votes(1, 1e-6, **wrong)  # type: ignore[arg-type]
+
+
+def test_every_engine_names_the_same(engine: Engine) -> None:
+    """So little noise that two votes name an item and counts are exact; the item of one user is hidden by δ."""
+    rows = [
+        ("a", "Shoes"),
+        ("b", "shoes "),
+        ("c", "shoes"),
+        ("c", "shoes"),
+        ("d", "maps"),
+        ("e", "maps"),
+        ("f", "alone"),
+    ]
+    table = pa.table({"user": [user for user, _ in rows], "query": [query for _, query in rows]})
+    asked = sv.Votes(100, 1e-6, count_share=0.5)
+    named = asked.release(SearchLog(engine.load(table), engine), source=keyed(b"engines")).table
+    assert named.to_pylist() == [{"query": "shoes", "count": 3}, {"query": "maps", "count": 2}]
+
+
+def test_a_log_without_items_is_an_empty_release(duckdb_engine: Engine) -> None:
+    table = pa.table({"user": ["a", "b"], "query": ["  ", ""]})
+    for asked in (sv.Votes(1, 1e-6), sv.Votes(1, 1e-6, counts="none", guide_share=0.0)):
+        assert asked.release(SearchLog(duckdb_engine.load(table), duckdb_engine)).table.num_rows == 0

@@ -58,6 +58,12 @@ def demo(
     out: Annotated[str, typer.Option(help="log.tsv, log.tsv.gz or log.parquet.")],
     users: Annotated[int, typer.Option(help="How many users.")] = 2000,
     seed: Annotated[int, typer.Option(help="The same seed gives the same log.")] = 1,
+    odd_queries: Annotated[
+        bool, typer.Option("--odd-queries", help="With queries that are -, in other scripts, or pasted.")
+    ] = False,
+    shared_address: Annotated[
+        bool, typer.Option("--shared-address", help="With one user who has a sixth of all rows.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file; make its folder.")] = False,
     json: Json = False,
 ) -> None:
@@ -70,7 +76,8 @@ def demo(
     if force:
         Path(out).parent.mkdir(parents=True, exist_ok=True)
     with show.bar("writing users") as progress:
-        log = write_demo(out, users=users, seed=seed, progress=progress)
+        rough = {"odd_queries": odd_queries, "shared_address": shared_address}
+        log = write_demo(out, users=users, seed=seed, **rough, progress=progress)
     if json:
         show.print_json(asdict(log))
     else:
@@ -162,6 +169,12 @@ def plan(
     show.beside_plan(beside, assumed=how.extras.get("assume"))
 
 
+def _typed(mechanism: "Mechanism") -> str:
+    """What differs from the usual of its method, as options."""
+    guided = getattr(mechanism, "guide_share", None) != 0
+    return f"--method {mechanism.method}" + ("" if guided else " --guide-share 0")
+
+
 def _smallest_delta(how: MethodOptions, reading: LogOptions, log: list[str] | None) -> "tuple[SearchLog, float]":
     """The log, and the smallest δ of sampling that gives what is wanted of it."""
     from searchveil.cli import show
@@ -204,7 +217,7 @@ def _forecast(mechanism: "Mechanism", how: MethodOptions, assumption: "Assumptio
         found["expected_rows"] = expected_rows(mechanism, assumption)
         other = other_than(mechanism, assumption)
         if other is not None:
-            found["instead"] = {"method": str(other[0]), "expected_rows": other[1]}
+            found["instead"] = {"method": str(other[0]), "type": _typed(other[0]), "expected_rows": other[1]}
     return found
 
 

@@ -31,13 +31,9 @@ def _example(line: str) -> str:
 
 
 def _check_tools() -> None:
-    try:
-        import httpx  # noqa: F401
-        import rbcl  # noqa: F401
-        import starlette  # noqa: F401
-        import uvicorn  # noqa: F401
-    except ImportError as problem:
-        raise InputError(f"collab needs {problem.name}: pip install 'searchveil[collab]'") from None
+    from searchveil.extras import require_extra
+
+    require_extra("collab", "httpx", "pyhpke", "rbcl", "starlette", "uvicorn", what="collab needs more packages")
 
 
 @collab.command(epilog=_example("searchveil collab init library-a --name library-a"))

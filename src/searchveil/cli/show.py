@@ -143,7 +143,7 @@ def beside_plan(beside: Mapping[str, Any], assumed: str | None) -> None:
     if "expected_rows" in beside:
         print(f"Expected to be published if {assumed}: about {counted(round(beside['expected_rows']), 'item')}.")
     if "instead" in beside:
-        print(f"{beside['instead']['method']} would publish about {beside['instead']['expected_rows']:,.0f}.")
+        print(f"With {beside['instead']['type']}: about {beside['instead']['expected_rows']:,.0f}.")
 
 
 def evaluation(found: "Evaluation", release: str) -> None:

@@ -302,9 +302,9 @@ class Coordinator:
     async def _give(self, request: Request) -> Response:
         name, sender = self._sender(request), request.path_params["sender"]
         number, until = int(request.path_params["number"]), time.monotonic() + POLL
-        box = self.boxes.setdefault((sender, name), _Box())
         if sender not in (*self.agreement.names, self.agreement.coordinator.name):
             return self._refuse(name, "it asks for messages of nobody")
+        box = self.boxes.setdefault((sender, name), _Box())
         while box.waiting and box.first < number:  # those before have arrived
             self.bytes_waiting -= len(box.waiting.popleft())
             box.first += 1

@@ -129,10 +129,10 @@ class Identity:
 
     def pin(self, path: Path) -> Certificate:
         """Trust a certificate from now on. Another one of the same name is not replaced by mistake."""
-        certificate = Certificate.read(path)
+        own, certificate = self.name, Certificate.read(path)
         place = self.folder / PINNED / f"{certificate.name}.pem"
-        if certificate.name == self.name:
-            raise InputError(f"{path} is a certificate of {self.name}, which is the name of this party itself")
+        if certificate.name == own:
+            raise InputError(f"{path} is a certificate of {own}, which is the name of this party itself")
         if place.exists() and Certificate.read(place).pem != certificate.pem:
             raise InputError(f"{place} is another certificate of {certificate.name}", instead="remove it first")
         place.parent.mkdir(mode=0o700, exist_ok=True)

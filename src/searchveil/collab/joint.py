@@ -9,10 +9,10 @@ from searchveil.privacy.composition import decimal, not_below
 from searchveil.privacy.guarantee import Guarantee
 from searchveil.privacy.noise_shares import NoiseShare, Padding, joint_threshold
 from searchveil.publish.individual import Individual, TimeUnit
-from searchveil.publish.mechanism import AT_LEAST_TWO_USERS
 from searchveil.publish.plan import Plan, Selection, Settings, given
 
 PROOF = "docs/collab.md#who-learns-what"
+ONE_PARTY = "that every user is in the log of one party alone"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ def plan_for(agreement: Agreement, run: str) -> Plan[JointSettings]:
         delta=agreement.delta,
         neighbours="add-remove",
         proof=PROOF,
-        assumed_public=(AT_LEAST_TWO_USERS, "that every user is in the log of one party alone"),
+        assumed_public=("that the log of each party has at least two users", ONE_PARTY),
         unprotected=(
             "from the coordinator: how many items each party has, dummies among them, and how many of these the "
             "parties share",

@@ -39,7 +39,7 @@ from searchveil.collab.messages import (
 from searchveil.collab.transcript import Transcript
 from searchveil.errors import InputError
 
-BEAT = 2.0  # seconds between signs of life
+BEAT = 2.0  # seconds between signs of life, where the silence that the run allows is not shorter
 CLOSED = 6  # connections closed without a word, before the first answer, after which it is told why
 PATIENCE = 15.0  # seconds for one request; the coordinator answers after a few, whatever happens
 
@@ -179,8 +179,9 @@ class Link:
         return hellos
 
     def _beat(self) -> None:
+        pause = min(BEAT, self.agreement.silence / 4)
         with self._new_client() as client:
-            while not self._closing.wait(BEAT):
+            while not self._closing.wait(pause):
                 try:
                     answer = client.post("/v1/beat")
                 except (httpx.TransportError, OSError):

@@ -2,6 +2,7 @@
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from itertools import groupby
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -21,7 +22,7 @@ from searchveil.publish.plan import Plan, Settings, given
 from searchveil.publish.release import Release
 
 if TYPE_CHECKING:
-    from searchveil.privacy.ledger import Ledger
+    from searchveil.privacy.ledger import Entry, Ledger
 
 BATCH = 2_000  # groups whose ciphertexts are fetched together
 
@@ -69,7 +70,7 @@ def open_reports(store: Store, job: Job) -> Iterator[Opened]:
     """Every artifact of which k true shares arrived."""
     waiting: list[tuple[bytes, _Group, list[bool]]] = []
     for group in _groups(store, job):
-        opened = shamir.open_group(group.points, job.policy.k, lambda found, tag=group.tag: tag_of(found) == tag)  # type: ignore[misc]
+        opened = shamir.open_group(group.points, job.policy.k, partial(_has_tag, group.tag))
         if opened is None:
             continue
         secret, true = opened
@@ -79,6 +80,10 @@ def open_reports(store: Store, job: Job) -> Iterator[Opened]:
             yield from _texts(store, job, waiting)
             waiting = []
     yield from _texts(store, job, waiting)
+
+
+def _has_tag(tag: bytes, secret: bytes) -> bool:
+    return tag_of(secret) == tag
 
 
 def _groups(store: Store, job: Job) -> Iterator[_Group]:
@@ -118,7 +123,7 @@ def _spellings(store: Store, job: Job, secret: bytes, group: _Group, true: Seque
             found.setdefault((tag, sealed), []).append((x, value))
     out: dict[str, int] = {}
     for (tag, sealed), points in found.items():
-        opened = shamir.open_group(points, job.secondary_k, lambda secret, tag=tag: tag_of(secret) == tag)  # type: ignore[misc]
+        opened = shamir.open_group(points, job.secondary_k, partial(_has_tag, tag))
         if opened is not None and sum(opened[1]) >= job.secondary_k:
             typed = open_text(opened[0], sealed)
             if typed is not None:
@@ -132,17 +137,10 @@ def plan_of(job: Job) -> Plan[CrowdSettings]:
 
 
 def publish(
-    job: Job,
-    opened: Iterable[Opened],
-    *,
-    ledger: "Ledger | None" = None,
-    source: Source | None = None,
+    job: Job, opened: Iterable[Opened], *, entry: "Entry | None" = None, source: Source | None = None
 ) -> Release:
-    """The release: what was opened, under the policy. A ledger pays before anything is looked at."""
+    """The release: what was opened, under the policy. `entry` is what a ledger has paid for it."""
     plan = plan_of(job)
-    entry = None
-    if ledger is not None and plan.guarantee.is_private:
-        entry = ledger.reserve(plan.guarantee, method=plan.method, item=plan.item, parameters=plan.parameters)
     found = sorted(opened, key=lambda one: one.text)
     passed = _with_noise(found, job, source or Source()) if job.policy.noisy else [(one, one.count) for one in found]
     columns = kind_named(job.artifact).columns
@@ -178,12 +176,16 @@ def release_job(
     known = {one.id: one for one in store.jobs()}
     if known[job.id].release is not None:
         raise InputError(f"job {job.id.hex()} has been released: {known[job.id].release}")
+    plan = plan_of(job)
     with claimed(out, "parquet"):
+        entry = None
+        if ledger is not None:
+            entry = ledger.reserve(plan.guarantee, method=plan.method, item=plan.item, parameters=plan.parameters)
+        store.set_release(job.id, str(out))
         store.close_job(job.id)
         progress("opening what enough people share")
         opened = list(open_reports(store, job))
-        store.set_release(job.id, str(out))
-        made = publish(job, opened, ledger=ledger)
+        made = publish(job, opened, entry=entry)
         progress("writing the folder")
         made.write(out)
     return made, len(opened)

@@ -1,5 +1,6 @@
 """The programs, from their configuration files; and what the operator of the server does with jobs."""
 
+import sys
 import time
 from collections.abc import Callable
 from pathlib import Path
@@ -128,3 +129,7 @@ def job_named(path: Path, name: str) -> tuple[Store, Job]:
         known = ", ".join(one.id.hex()[:8] for one in store.jobs()) or "none"
         raise InputError(f"{len(found)} jobs begin with '{name}'; there are {known}", parameter="job")
     return store, read_job(found[0].document, signer.public_bytes_raw())
+
+
+if __name__ == "__main__":
+    run_program(sys.argv[1], Path(sys.argv[2]))

@@ -3,25 +3,30 @@
 It learns neither artifacts nor who asks about what: a member fetches tokens by name, and spends them without one.
 """
 
+import asyncio
 import json
 import time
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, suppress
 
 import sqlalchemy as sa
+from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
+from sqlalchemy.exc import SQLAlchemyError
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from searchveil.crowd.store import EPOCH, Store
+from searchveil.crowd.store import EPOCH, ISSUED, SPENT, Store
 from searchveil.crowd.tokens import TOKEN_BYTES, TokenError, is_genuine, read_elements, write_evaluation
 from searchveil.crowd.web import application, member, octets, read_body
 from searchveil.crypto import voprf
 from searchveil.errors import InputError
 
 BATCH = 64  # evaluations that one token pays for
+TURN_SECONDS = 60
 BATCHES = 200  # tokens of a member per epoch
 _PURPOSE = b"searchveil crowd epochs v1\n"
 
@@ -71,6 +76,8 @@ class Randomness:
             connection.execute(
                 sa.update(EPOCH).where(EPOCH.c.number == number).values(oprf_private=None, token_private=None)
             )
+            for table in (ISSUED, SPENT):  # of tokens that are worth nothing now
+                connection.execute(sa.delete(table).where(table.c.scope == _scope(number)))
         if self.store.is_sqlite:
             with self.store.write() as connection:
                 connection.execute(sa.text("PRAGMA wal_checkpoint(TRUNCATE)"))
@@ -106,7 +113,7 @@ class Randomness:
         elements = read_elements(body, self.batches)
         for element in elements:
             voprf.check_element(element)
-        self.store.issue(f"randomness {number}", who, body, len(elements), self.batches)
+        self.store.issue(_scope(number), who, body, len(elements), self.batches)
         return write_evaluation(private, elements)
 
     def evaluate(self, number: int, body: bytes) -> bytes:
@@ -117,14 +124,16 @@ class Randomness:
             raise TokenError("an evaluation needs a token of this epoch")
         for element in elements:
             voprf.check_element(element)
-        self.store.spend(f"randomness {number}", token, blinded)
+        self.store.spend(_scope(number), token, blinded)
         return write_evaluation(private, elements)
+
+
+def _scope(number: int) -> str:
+    return f"randomness {number}"
 
 
 def read_epochs(record: dict[str, str], signer: bytes) -> dict[str, dict[str, str]]:
     """The epochs in a signed list, by number."""
-    from cryptography.exceptions import InvalidSignature
-
     try:
         text, signature = record["epochs"], bytes.fromhex(record["signature"])
         Ed25519PublicKey.from_public_bytes(signer).verify(signature, _PURPOSE + text.encode())
@@ -147,10 +156,26 @@ def randomness_app(randomness: Randomness, members: Callable[[], frozenset[str]]
         body = await read_body(request, TOKEN_BYTES + BATCH * voprf.ELEMENT_BYTES)
         return octets(await run_in_threadpool(randomness.evaluate, request.path_params["epoch"], body))
 
+    async def turn_in_time() -> None:
+        """Keys are destroyed when their time is over, whether or not anybody asks."""
+        while True:
+            with suppress(SQLAlchemyError):  # a full disk, a database that restarts: the next minute may do
+                await run_in_threadpool(randomness.turn)
+            await asyncio.sleep(TURN_SECONDS)
+
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> AsyncIterator[None]:
+        task = asyncio.create_task(turn_in_time())
+        yield
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+
     return application(
         [
             Route("/epochs", epochs),
             Route("/tokens/{epoch:int}", tokens, methods=["POST"]),
             Route("/evaluate/{epoch:int}", evaluate, methods=["POST"]),
-        ]
+        ],
+        lifespan,
     )

@@ -22,7 +22,7 @@ from searchveil.crowd.config import Addresses, Community, init, invite
 from searchveil.crowd.own_log import OwnLog
 from searchveil.crowd.policy import Policy
 from searchveil.crowd.programs import job_named, new_job
-from searchveil.errors import InputError, as_option
+from searchveil.errors import InputError
 from searchveil.log import SearchLog
 from searchveil.progress import Progress, silent
 from searchveil.publish.release import Release
@@ -138,7 +138,7 @@ def running(home: Path, relays: int = 1, hops: int = 1) -> Iterator[Community]:
 
 def start(program: str, config: Path) -> "subprocess.Popen[bytes]":
     """One program as a process of its own."""
-    return subprocess.Popen([sys.executable, "-m", "searchveil", "crowd", program, as_option("config"), str(config)])
+    return subprocess.Popen([sys.executable, "-m", "searchveil.crowd.programs", program, str(config)])
 
 
 def wait_for(url: str, process: "subprocess.Popen[bytes]") -> None:

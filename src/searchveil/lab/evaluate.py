@@ -14,7 +14,9 @@ from searchveil.errors import InputError
 from searchveil.extras import require_package
 from searchveil.items import ITEMS
 from searchveil.lab.applications import APPLICATIONS, Application, application_named
+from searchveil.lab.behaviour import DISTRIBUTIONS
 from searchveil.lab.measures import MEASURES, measure_named
+from searchveil.lab.measures.behaviour import shares
 from searchveil.lab.measures.compare import Top, covered_volume, in_both, top_items
 from searchveil.lab.measures.count_distribution import distribution
 from searchveil.lab.measures.coverage import coverage
@@ -160,7 +162,7 @@ def evaluate(
         scores, untried = _try(running, original, released, test or split(log, seed=seed)[1], seed, progress)
         progress("drawing charts")
         table = _charted(release)
-        charts = _charts(measured, released, table)
+        charts = _charts(measured, released, table) | _behaviour(measured, released)
         headline = _headline(original, released, table)
     return Evaluation(scores, measures, unmeasured | untried, test is None, charts, headline, doubt)
 
@@ -171,7 +173,7 @@ def _doubt(original: View, released: View, release: Release) -> str | None:
     A release holds no trace of its log by which the two could be told to belong together; this tells some that do not.
     """
     shared = in_both(original, released)
-    if not shared or release.plan.settings.pool_size is not None:
+    if not shared or release.plan.settings.pool_size is not None or release.plan.method == "synthetic":
         return None
     table = shared[0]
     published = released.tables[table]
@@ -268,6 +270,17 @@ def _charts(original: View, release: View, table: str | None) -> dict[str, Any]:
         "coverage": [[j, coverage(top.first(j))] for j in _spread(len(top))],
         "frequency": _frequency(top),
     }
+
+
+def _behaviour(original: View, release: View) -> dict[str, Any]:
+    """(value, share) of what users do, where both sides tell."""
+    shared = [name for name in DISTRIBUTIONS if original.has(name) and release.has(name)]
+    sides = {"original": original, "release": release}
+    pictures = {
+        name: {side: [list(point) for point in shares(view, name).items()] for side, view in sides.items()}
+        for name in shared
+    }
+    return {"behaviour": pictures} if pictures else {}
 
 
 def _frequency(top: Top) -> list[list[float]]:

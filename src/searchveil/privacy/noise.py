@@ -23,6 +23,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR, ECB
 from scipy.special import ndtri
 
+from searchveil.cores import on_all_cores
 from searchveil.privacy import normal
 from searchveil.privacy.intervals import context, exactly, scaled
 
@@ -117,6 +118,10 @@ class Streams:
         blocks = np.zeros((len(numbers), 2), ">u8")
         blocks[:, 0] = numbers
         return np.frombuffer(self._blocks.encryptor().update(blocks.tobytes()), np.uint64)[::2]
+
+    def of(self, number: int) -> Source:
+        """A number's stream."""
+        return Source(self._key, first_block=number << 64)
 
     def rest(self, number: int) -> Source:
         """A number's stream after its first block."""
@@ -323,11 +328,21 @@ class RoundedGaussian:
     variance: Fraction
 
     def sample(self, n: int, source: Source) -> Integers:
-        """n independent draws."""
-        drawn = np.empty(n, np.int64)
-        for start in range(0, n, _CHUNK // 4):  # the working arrays stay in the cache
-            part = drawn[start : start + _CHUNK // 4]
-            part[:] = self._draw(source.words(len(part)), lambda _: source)
+        """n independent draws. Many of them are drawn in parts, each from a stream of its own, on all cores.
+
+        The parts do not depend on the number of cores, so neither do the draws.
+        """
+        size = _CHUNK // 4  # the working arrays stay in the cache
+        if n <= size:
+            return self._draw(source.words(n), lambda _: source)
+        drawn, streams = np.empty(n, np.int64), Streams(bytes.fromhex(source.key()))
+        _quantiles()  # made before several want it
+
+        def draw(start: int) -> None:
+            part, own = drawn[start : start + size], streams.of(start)
+            part[:] = self._draw(own.words(len(part)), lambda _: own)
+
+        on_all_cores(draw, range(0, n, size))
         return drawn
 
     def of_each(self, numbers: Integers, streams: Streams) -> Integers:

@@ -18,9 +18,13 @@ class Ballot:
     @classmethod
     def drawn(cls, users: Integers, items: Integers, number_of_items: int, source: Source) -> "Ballot":
         """Turns and lists in a uniform order, which depends on nothing else."""
-        turns = np.argsort(source.order(int(users.max(initial=-1)) + 1))[users]
-        shuffled = source.order(len(items))
-        listed = shuffled[np.argsort(turns[shuffled], kind="stable")]
+        turns = source.order(int(users.max(initial=-1)) + 1)[users]
+        bits = np.uint64(64 - int(turns.max(initial=0)).bit_length())
+        while True:  # keys are drawn anew if two of one user agree
+            keys = turns.astype(np.uint64) << bits | source.words(len(items)) >> (np.uint64(64) - bits)
+            listed = np.argsort(keys)
+            if np.all(keys[listed[1:]] != keys[listed[:-1]]):
+                break
         sizes = np.bincount(turns)
         return cls(items[listed], np.cumsum(sizes[sizes > 0]), number_of_items)
 

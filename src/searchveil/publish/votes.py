@@ -19,6 +19,7 @@ from searchveil.errors import InputError, setting
 from searchveil.items import QUERY, item_named
 from searchveil.log import SearchLog
 from searchveil.privacy.calibrate import scale_for
+from searchveil.privacy.composition import decimal
 from searchveil.privacy.guarantee import Guarantee, Notion
 from searchveil.privacy.naming import NamingChance
 from searchveil.privacy.noise import DiscreteLaplace, Integers, Source, binomial
@@ -53,7 +54,7 @@ class VotesSettings(Settings):
             guide_scale=self.votes.guide_scale,
             guide_share=self.guide_share,
             counts=self.counts,
-            count_scale=self.votes.count_scale,
+            count_scale=None if self.votes.count_scale is None else self.votes.count_scale / COUNT_UNIT,  # in users
             count_share=self.count_share,
             counted_items=self.counted_items,
         )
@@ -141,11 +142,12 @@ class Votes(Mechanism[VotesSettings]):
         counted = changed * self.counted_items * COUNT_UNIT
         guide = scale_for(self.guide_share * self.epsilon, changed) if self.guide_share else None
         counts = scale_for(self.count_share * self.epsilon, counted) if self.count_share else None
-        left = least_of(self.epsilon)
+        # Right for the floats, and for the decimals they print as, which a ledger adds up.
+        left = min(Fraction(self.epsilon), decimal(self.epsilon))
         left -= changed / Fraction(guide) if guide else 0
         left -= counted / Fraction(counts) if counts else 0
         # Where a user is replaced, one item may lose a vote and another get one: each has half.
-        epsilon, delta = left / changed, least_of(self.delta) / changed
+        epsilon, delta = left / changed, min(Fraction(self.delta), decimal(self.delta)) / changed
         chance = NamingChance(epsilon, delta)
         return VoteSelection(
             threshold=max(1, chance.needed(0.5)),
@@ -171,18 +173,12 @@ class Votes(Mechanism[VotesSettings]):
         if self.counts == "users":
             assert selection.count_scale is not None
             progress("counting users")
-            totals = held.totals(
-                chosen, count_parts(self.counted_items, int(np.bincount(holdings.users).max(initial=0)))
-            )
+            most = int(np.bincount(holdings.users).max(initial=0))
+            totals = held.totals(chosen, count_parts(self.counted_items, most))
             noisy = totals + DiscreteLaplace(selection.count_scale).sample(len(totals), source)
             counts = np.maximum(1, np.rint(noisy / COUNT_UNIT).astype(np.int64))
             published = published.append_column("count", pa.array(counts))
         return Published({"data": in_order(published, item.columns)})
-
-
-def least_of(number: float) -> Fraction:
-    """Of the float and of the decimal that it prints as, which is what a ledger adds up."""
-    return min(Fraction(number), Fraction(repr(float(number))))
 
 
 def numbered(held: HeldInMemory | HeldInEngine) -> tuple[Integers, Holdings]:

@@ -19,6 +19,7 @@ MEASURES = {
     "frequent-pairs": "searchveil.lab.measures.frequent_pairs:FrequentPairs",
     "diversity": "searchveil.lab.measures.diversity:Diversity",
     "diff-ratio": "searchveil.lab.measures.diff_ratio:DiffRatio",
+    "behaviour": "searchveil.lab.measures.behaviour:Behaviour",
     "retained-users": "searchveil.lab.measures.retained_users:RetainedUsers",
 }
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import ceil, floor, log, log10
 from typing import TYPE_CHECKING, Any
 
+from searchveil.lab.behaviour import AXES
 from searchveil.lab.report.table import Row, Section, in_figures
 from searchveil.lab.view import called
 
@@ -58,6 +59,30 @@ def charts_of_counts(data: Mapping[str, Any]) -> list[Chart]:
             _frequency(data["frequency"]),
         ),
     ]
+
+
+def charts_of_behaviour(pictures: Mapping[str, Mapping[str, Sequence[tuple[int, float]]]]) -> list[Chart]:
+    """What users do in a synthetic log and in the original."""
+    about = "The share of each value. The measure behaviour has the distance of the two."
+    return [Chart(name.capitalize(), about, _values(sides, AXES[name])) for name, sides in pictures.items()]
+
+
+def _values(sides: Mapping[str, Sequence[tuple[int, float]]], axis: str) -> Spec:
+    import altair as alt
+
+    points = [
+        {"side": side, "value": value, "share": share} for side, shares in sides.items() for value, share in shares
+    ]
+    return _finished(
+        alt.Chart({"values": points})
+        .mark_line(point=len(points) <= 2 * FEW)
+        .encode(
+            x=alt.X("value:Q", title=axis, axis=alt.Axis(tickMinStep=1)),
+            y=alt.Y("share:Q", title="share", axis=alt.Axis(format="%")),
+            color=_side(),
+            tooltip=["side:N", "value:Q", alt.Tooltip("share:Q", format=".2%")],
+        )
+    )
 
 
 def chart_of_scores(section: Section) -> Chart:

@@ -20,7 +20,7 @@ from urllib.parse import quote
 from searchveil.atomic import write_atomically
 from searchveil.errors import InputError, setting
 from searchveil.lab.evaluate import Evaluation
-from searchveil.lab.report.charts import Chart, chart_of_scores, charts_of_counts
+from searchveil.lab.report.charts import Chart, chart_of_scores, charts_of_behaviour, charts_of_counts
 from searchveil.lab.report.table import in_figures, sections
 from searchveil.lab.words import name_in_words
 from searchveil.privacy.rounding import at_most
@@ -71,6 +71,7 @@ def report(evaluation: Evaluation, folder: Path, *, against: str, page: Path | N
     environment.filters["figures"] = in_figures
     applications, measures = sections(evaluation)
     charts, scores = charts_of_counts(evaluation.charts), [chart_of_scores(section) for section in applications]
+    charts += charts_of_behaviour(evaluation.charts.get("behaviour", {}))
     script = _script()
     return environment.from_string(_own("report.html.jinja")).render(
         mark=MARK,

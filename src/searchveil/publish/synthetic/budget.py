@@ -71,6 +71,8 @@ LENGTHS = {
     "ranks": 48,
 }
 
+# Squared length of a usual vector, in percent of the square of its sum, and some more: see `scaled_totals`.
+CONCENTRATED = {"lengths": 42, "clicks": 56, "ranks": 30, "moves": 25, "gaps": 14, "shape": 25}
 VOLUME = 14  # over σ: where there is little noise, often repeated searches may count for more
 
 

@@ -33,6 +33,19 @@ def without_noise_at_the_end(noisy: Floats, deviation: float) -> Floats:
     return kept
 
 
+def shrunk(rows: list[Floats], deviation: float) -> list[Floats]:
+    """Rows nearer to the one that all make together, the more their difference may be noise (James and Stein)."""
+    together = np.sum(rows, axis=0)
+    together = together / max(float(together.sum()), 1e-9)
+    nearer = []
+    for row in rows:
+        total = float(row.sum())
+        away = row - total * together
+        noise = np.count_nonzero(row) * deviation**2
+        nearer.append(total * together + max(0.0, 1 - noise / max(float(away @ away), 1e-9)) * away)
+    return nearer
+
+
 def spread(in_bins: Floats, first: tuple[int, ...], last: int) -> Floats:
     """The weight of every value from first[0] to `last`, which add up to each bin's own.
 

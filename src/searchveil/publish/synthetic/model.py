@@ -17,7 +17,15 @@ from searchveil.publish.synthetic.bins import (
     RANKS,
     SESSIONS,
 )
-from searchveil.publish.synthetic.chances import Draws, Floats, Grouped, projected, spread, without_noise_at_the_end
+from searchveil.publish.synthetic.chances import (
+    Draws,
+    Floats,
+    Grouped,
+    projected,
+    shrunk,
+    spread,
+    without_noise_at_the_end,
+)
 from searchveil.publish.synthetic.searches import MOVES, STATES
 from searchveil.publish.synthetic.statistics import Statistics
 
@@ -84,7 +92,9 @@ def model_of(statistics: Statistics, scale: float) -> Model:
     noisy, deviation = statistics.noisy, statistics.deviation
     sessions = projected(without_noise_at_the_end(noisy["sessions"], deviation["sessions"]))
     lengths = noisy["lengths"].reshape(len(CLASSES), len(LENGTHS))
-    in_classes = [projected(without_noise_at_the_end(row, deviation["lengths"])) for row in lengths]
+    in_classes = shrunk(
+        [projected(without_noise_at_the_end(row, deviation["lengths"])) for row in lengths], deviation["lengths"]
+    )
     overall = Draws(spread(sum(in_classes, np.zeros(len(LENGTHS))), LENGTHS, LAST[LENGTHS]))
     of_classes = tuple(Draws(spread(row, LENGTHS, LAST[LENGTHS])) if row.sum() > 0 else overall for row in in_classes)
     # As many users as the threshold asks for, at least, and each of them searched for it.

@@ -17,7 +17,7 @@ from searchveil.publish.synthetic.statistics import Statistics
 from searchveil.publish.synthetic.texts import Inventor, Tail, escaped
 
 BLOCK = 20_000  # users at a time
-PILOT = 20_000  # users of a trial run, by which the chances are calibrated
+PILOT = 2_000, 20_000  # users of a trial run, by which the chances are calibrated: at least, at most
 PASSES = 2
 GOLDEN = 0.6180339887498949
 NOWHERE = "http://unknown.invalid/"  # any result that is not known
@@ -176,7 +176,7 @@ def calibrated(model: Model, random: np.random.Generator) -> Model:
     if not len(model.volume) or not model.users:
         return model
     for _ in range(PASSES):
-        walk = walked(model, PILOT, random)
+        walk = walked(model, int(np.clip(model.users, *PILOT)), random)
         part = float((walk.query < len(model.volume)).mean())
         model = model.with_named(_odds(model.named_part) / _odds(part))
     return model

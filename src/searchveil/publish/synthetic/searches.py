@@ -43,11 +43,11 @@ class Period(NamedTuple):
 def rows_of(log: SearchLog, period: Period | None, seed: int) -> ir.Table:
     """The log's rows within the period: user, query in normal form, its hash, seconds since 1970, url and rank.
 
-    In a log without times all rows of a user are one session at no time.
+    In a log without times all rows of a user are one session at no time. Without a period all rows count: no release
+    may do that (`Synthetic.check`), an evaluation does.
     """
     table, engine = log.table, log.engine
-    if "time" in table.columns:
-        assert period is not None
+    if period is not None and "time" in table.columns:
         end = period.start + timedelta(days=period.days)
         table = table.filter((table["time"] >= ibis.literal(period.start)) & (table["time"] < ibis.literal(end)))
     normal = normalize_query(table, log.normalization)

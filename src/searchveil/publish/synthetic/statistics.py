@@ -33,7 +33,7 @@ from searchveil.publish.synthetic.bins import (
     WORDS,
     place_in,
 )
-from searchveil.publish.synthetic.budget import CANDIDATES, TAIL_QUERIES, Budget, share_of
+from searchveil.publish.synthetic.budget import CANDIDATES, CONCENTRATED, TAIL_QUERIES, Budget, share_of
 from searchveil.publish.synthetic.searches import MOVES, STATES, Period, Searches, rows_of, words_of
 from searchveil.publish.weighted import COUNT_UNIT, HeldInMemory, scaled_totals
 
@@ -119,7 +119,8 @@ class Measuring:
     def histogram(self, statistic: str, cells: ir.Table, size: int) -> Floats:
         """`cells` has a row for each occurrence: user and _place. Every cell gets noise, also the empty ones."""
         amounts = self.log.engine.stage(cells.group_by(["user", "_place"]).agg(_amount=cells.count().cast("int64")))
-        totals = scaled_totals(amounts, size, self.budget.squared_length(statistic), self.log.engine)
+        squared, percent = self.budget.squared_length(statistic), CONCENTRATED.get(statistic, 0)
+        totals = scaled_totals(amounts, size, squared, self.log.engine, percent)
         return self.measured(statistic, totals)
 
     def measured(self, statistic: str, totals: Integers) -> Floats:
