@@ -42,8 +42,7 @@ def count_plainly(path: str) -> int:
 
 def release(path: str, item: str, method: str) -> int:
     out = Path(tempfile.mkdtemp()) / "release"
-    promise = {"epsilon": 1.0, "delta": 1e-6}
-    mechanism = sv.Weighted(**promise, item=item) if method == "weighted" else sv.Zealous(**promise, item=item)
+    mechanism = sv.method(f"{method}(epsilon=1, delta=1e-6, item={item!r})")
     try:
         made = mechanism.release(sv.read_log(path))
         made.write(out)
