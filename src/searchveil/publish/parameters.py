@@ -37,6 +37,7 @@ IN_WORDS: dict[Kind, str] = {
     "pool": "pool in a file",
     "other": "value",
 }
+TYPES: dict[Kind, Any] = {"flag": bool, "text": str}  # where any value of the type will do
 
 
 @dataclass(frozen=True)
@@ -146,7 +147,7 @@ class Parameter:
             raise InputError(f"no {called} '{value}'", parameter=self.name, value=value, instead=f"there are {words}")
         elif self.kind == "item":
             item_named(value)
-        elif self.kind == "flag" and not isinstance(value, bool):
+        elif not isinstance(value, TYPES.get(self.kind, object)):
             raise self._refusal(value)
         elif self.kind == "table" and not set(self.declared.columns) <= set(value.column_names):
             needed, there = " and ".join(self.declared.columns), ", ".join(value.column_names)
