@@ -4,12 +4,12 @@ VENV := .venv
 BIN := $(VENV)/bin
 SUDO := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 
-.PHONY: demo quick test lint bench bench-peers clean java browser
+.PHONY: demo quick test lint bench bench-peers clean java browser postgres
 
 $(BIN)/searchveil: pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -e '.[lab]'
+	@echo "Setting up $(VENV) (a minute or two, once) …"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[lab]'
 	@touch $@
 
 $(VENV)/.test-tools: pyproject.toml $(BIN)/searchveil
@@ -26,14 +26,13 @@ browser:
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \
 	  ( $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq chromium )
 
+# A crowd's server may keep its reports in PostgreSQL, and the tests start one of their own.
+postgres:
+	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || \
+	  ( $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq postgresql )
+
 demo: $(BIN)/searchveil
-	$(BIN)/searchveil demo --users 20000 --seed 1 --out demo/log.tsv --force
-	$(BIN)/searchveil inspect demo/log.tsv
-	rm -rf demo/release
-	$(BIN)/searchveil release demo/log.tsv --item query --epsilon 1 --delta 1e-6 --out demo/release
-	$(BIN)/searchveil evaluate demo/release --against demo/log.tsv
-	$(BIN)/searchveil attack k-anonymity demo/log.tsv --k 5
-	@echo "The log is demo/log.tsv; the release is demo/release (start with its README.md); what it is worth is in demo/release-report.html."
+	@$(BIN)/searchveil tour --out demo
 
 lint: $(VENV)/.test-tools
 	$(BIN)/ruff check .
@@ -45,11 +44,12 @@ lint: $(VENV)/.test-tools
 quick: $(VENV)/.test-tools lint
 	$(BIN)/pytest -q -n 2 --dist worksteal -m 'not slow and not spark'
 
-test: $(VENV)/.test-tools java browser lint
+test: $(VENV)/.test-tools java browser postgres lint
 	$(BIN)/pytest -n 2 --dist worksteal
 
 bench: $(VENV)/.test-tools
 	$(BIN)/python benchmarks/release.py --items query,pair,keyword
+	$(BIN)/python benchmarks/release.py --method weighted
 	$(BIN)/python benchmarks/release.py --items query,pair,keyword --format aol
 	$(BIN)/python benchmarks/evaluate.py
 	$(BIN)/python benchmarks/noise.py
@@ -59,6 +59,11 @@ bench: $(VENV)/.test-tools
 	$(BIN)/python benchmarks/sampling_individual.py
 	$(BIN)/python benchmarks/sampling_individual.py --speed
 	$(BIN)/python benchmarks/walk.py
+	$(BIN)/python benchmarks/collab.py
+	$(BIN)/python benchmarks/collab.py --sums
+	$(BIN)/python benchmarks/crowd.py oprf
+	$(BIN)/python benchmarks/crowd.py intake
+	$(BIN)/python benchmarks/crowd.py aggregate --reports 1000000
 
 bench-peers: $(VENV)/.test-tools
 	$(BIN)/python benchmarks/selection.py

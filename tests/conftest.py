@@ -79,3 +79,13 @@ def searchveil(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.C
         return Outcome(code, said.out, said.err)
 
     return run
+
+
+@pytest.fixture
+def crowd(tmp_path: Path) -> Iterator[Any]:
+    """A community inside this process."""
+    from local import LocalCrowd  # beside the tests that use this
+
+    made = LocalCrowd(tmp_path)
+    yield made
+    made.close()

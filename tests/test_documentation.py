@@ -20,6 +20,8 @@ from searchveil.publish.mechanism import Mechanism
 from searchveil.publish.safelog_click import SafeLogClick
 from searchveil.publish.safelog_session import SafeLogSession
 from searchveil.publish.sampling import Sampling
+from searchveil.publish.synthetic.mechanism import Synthetic
+from searchveil.publish.votes import Votes
 from searchveil.publish.weighted import Weighted
 from searchveil.publish.zealous import Zealous
 
@@ -132,6 +134,8 @@ def test_links_lead_somewhere(name: str) -> None:
 
 MECHANISMS: list[Mechanism] = [
     Weighted(1, 1e-6),
+    Votes(1, 1e-6),
+    Synthetic(1, 1e-6),
     Zealous(1, 1e-6),
     Zealous(1, 1e-6, notion="probabilistic"),
     Zealous(1, 1e-6, notion="indistinguishable"),
@@ -154,16 +158,27 @@ def test_no_method_is_missing() -> None:
 @pytest.mark.parametrize("mechanism", MECHANISMS, ids=lambda mechanism: str(mechanism.plan(1000).guarantee.proof))
 def test_every_mechanism_refers_to_its_proof(mechanism: Mechanism) -> None:
     proof = mechanism.plan(1000).guarantee.proof
-    assert proof.startswith("docs/")
+    assert proof.startswith("docs/guarantees/"), "a page of its own"
     assert_leads_somewhere(proof, ROOT)
+    page = proof.partition("#")[0]
+    assert any(page in (one.__doc__ or "") for one in type(mechanism).__mro__), "its docstring points there"
+    index = (ROOT / "docs/guarantees.md").read_text(encoding="utf-8")
+    assert f"({proof.removeprefix('docs/')})" in index, "the list of proofs has it"
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_test_that_a_page_names_is_there(name: str) -> None:
+    named = re.findall(r"tests/[\w/]+(?:\.\w+)?", (ROOT / name).read_text(encoding="utf-8"))
+    assert [path for path in named if not (ROOT / path).exists()] == []
 
 
 def test_every_page_that_the_program_names_is_there() -> None:
-    """Messages and help send people to pages such as docs/formats.md."""
+    """Messages, help and records send people to pages such as docs/formats.md, or to a heading of one."""
     named = {
         page
         for source in (ROOT / "src").rglob("*.py")
-        for page in re.findall(r"docs/[\w-]+\.md", source.read_text(encoding="utf-8"))
+        for page in re.findall(r"docs/[\w/-]+\.md(?:#[\w-]+)?", source.read_text(encoding="utf-8"))
     }
-    assert named
-    assert {page for page in named if not (ROOT / page).exists()} == set()
+    assert any("#" in page for page in named)
+    for page in named:
+        assert_leads_somewhere(page, ROOT)

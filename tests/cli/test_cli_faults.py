@@ -212,7 +212,7 @@ def run(self, statement):
     return interrupted() if statement.startswith("create temp table") else before(self, statement)
 
 if sys.argv.pop(1) == "reading":
-    before, staging.Workshop.run = staging.Workshop.run, run
+    before, staging.Parser.run = staging.Parser.run, run
 else:
     engine.DuckDBEngine.stage = interrupted
 main()

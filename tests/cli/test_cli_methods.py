@@ -72,7 +72,7 @@ def test_methods_are_listed_with_what_they_promise(searchveil: Any) -> None:
     assert shown.count("no differential privacy") == 3
     listed = searchveil("methods", "--json").json["methods"]
     assert [one["method"] for one in listed] == list(METHODS)
-    assert {one["name"] for one in listed[1]["parameters"]} >= {"epsilon", "delta", "per_user"}
+    assert {one["name"] for one in listed[1]["parameters"]} >= {"epsilon", "delta", "guide_share"}
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from searchveil.engine import Engine
 from searchveil.errors import InputError
 from searchveil.items import QUERY
 from searchveil.lab.attacks import AttackResult, attack_k_anonymity
-from searchveil.lab.attacks.k_anonymity import PERSONAL_QUERY, Scene, advantage_allowed
+from searchveil.lab.attacks.k_anonymity import PERSONAL_QUERY, Target, advantage_allowed
 from searchveil.log import SearchLog
 from searchveil.privacy.guarantee import Guarantee
 
@@ -89,12 +89,12 @@ def test_what_k_others_search_anyway_tells_nothing_about_the_victim(duckdb_engin
 
 
 def test_the_scene_plays_on_every_engine(engine: Engine) -> None:
-    scene = Scene.of(small_log(engine), "my secret illness")
-    assert scene.victim == "account 5"
+    target = Target.of(small_log(engine), "my secret illness")
+    assert target.victim == "account 5"
     fakes = {"fake account 1", "fake account 2"}
     for with_victim, accounts in [(True, {"account 5", *fakes}), (False, fakes)]:
-        searched = QUERY.of(scene.played(2, with_victim=with_victim))
-        of_the_guess = engine.fetch(searched.filter(searched["query"] == scene.guess))
+        searched = QUERY.of(target.with_fakes(2, with_victim=with_victim))
+        of_the_guess = engine.fetch(searched.filter(searched["query"] == target.guess))
         assert set(of_the_guess["user"].to_pylist()) == accounts
 
 

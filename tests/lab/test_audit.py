@@ -62,6 +62,7 @@ from searchveil.publish.mechanism import Mechanism, Published
 from searchveil.publish.plan import Plan, Recorded
 from searchveil.publish.safelog_click import SafeLogClick
 from searchveil.publish.safelog_session import SafeLogSession
+from searchveil.publish.votes import Votes
 from searchveil.publish.weighted import Weighted
 from searchveil.publish.zealous import Zealous
 
@@ -92,6 +93,8 @@ RIGHT: dict[str, tuple[Mechanism, int]] = {
     "korolova, as published, clicks": (Korolova(0.5, 0.05, 1, 1, variant="published", candidates=CANDIDATES), 57),
     "safelog-click": (SafeLogClick(0.5, 0.05, queries_per_user=2, clicks_per_user=1, transitions=True), 57),
     "safelog-session": (SafeLogSession(0.5, 0.1, queries_per_session=2, clicks_per_user=1), 63),
+    "votes": (Votes(0.5, 0.05), 60),
+    "votes, replace-one": (Votes(0.5, 0.05, counts="none", guide_share=0.3, neighbours="replace-one"), 60),
     "weighted": (Weighted(0.5, 0.05, candidates_per_user=2), 60),
     "weighted, score, formula": (Weighted(0.5, 0.05, counts="score", candidates_per_user=2, policy="formula"), 60),
     "weighted, replace-one": (Weighted(0.5, 0.05, counts="none", candidates_per_user=2, neighbours="replace-one"), 60),
@@ -189,6 +192,7 @@ MUTANTS: dict[str, tuple[Mechanism, int, Sequence[str]]] = {
         60,
         ["lone-click"],
     ),
+    "votes for all items": (mutants.VotesForAll(0.5, 0.05, counts="none"), 90, ["flood"]),
     "weighted, noise reused": (
         weighted_mutants.WeightedNoiseReused(0.5, 1e-3, counts="none", candidates_per_user=4),
         90,

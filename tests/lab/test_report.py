@@ -223,7 +223,7 @@ def test_an_earlier_report_is_replaced_and_nothing_else_stays(hostile: Evaluated
 def test_no_text_of_the_log_is_in_the_page_as_code(hostile: Evaluated) -> None:
     page = report(hostile.result, hostile.folder, against=hostile.against)
     page = page[: page.rindex("<script>") + len("<script>")]  # the drawing libraries have HTML of their own
-    assert "alert(1)" in page, "the card and the parameters do show it"
+    assert "alert(1)" in page, "the examples and the parameters do show it"
     assert SCRIPT not in page
     assert "<img" not in page
     assert "<b " not in page
@@ -240,13 +240,18 @@ def test_it_says_what_was_published_and_promised(hostile: Evaluated) -> None:
         "<dt>data.parquet</dt><dd>4 rows</dd>",
         "<dt>transitions.parquet</dt><dd>2 rows</dd>",
         "The release is (1, 1e-06)-differentially private",
-        "<strong>coverage</strong>",
+        "<strong>Share of the most frequent that were published</strong>",
+        "most frequent clicks",
+        "ε = 1, δ = 1e-06, by by-hand",
+        "Just missed (private",
+        'href="#good-for"',
         "the release has no users",  # why retained users are left out
-        "Before handing it out",  # the last words of the data card
+        '/README.md">data card</a>',
     ):
         assert words in page
     assert page.index("do not publish") < page.index("<h1>")
-    assert "pretty_name" not in page, "the card's header is for machines"
+    assert "Before handing it out" not in page, "the data card is linked, not repeated"
+    assert not any(name in page for name in ("query@", "click@", ">kl<", ">l1<")), "words, not names of programs"
 
 
 def test_a_release_without_a_promise_says_so(tmp_path: Path, hostile: Evaluated) -> None:

@@ -41,7 +41,7 @@ def pipe(folder: Path) -> Any:
 
 
 def folder_itself(folder: Path) -> Any:
-    put(folder / "a.tsv", AOL_ROW)
+    put(folder / "a.dat", AOL_ROW)
     return folder
 
 

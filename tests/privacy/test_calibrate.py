@@ -6,6 +6,7 @@ from fractions import Fraction
 from math import exp, inf, log, nextafter, sqrt
 
 import mpmath
+import papers
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -222,8 +223,8 @@ def test_logarithms_of_the_published_korolova_formulas() -> None:
     """α is e^(1/b) from the turning point on, and more below it."""
     scale = 10.0
     turning_point = 1 - scale * log(2 * (1 - float(mpmath.exp(-1 / scale))))
-    assert calibrate.korolova_alpha(scale, turning_point + 0.01) == pytest.approx(float(mpmath.exp(1 / scale)))
-    assert calibrate.korolova_alpha(scale, turning_point - 1) > float(mpmath.exp(1 / scale)) * 1.001
+    assert papers.korolova_alpha(scale, turning_point + 0.01) == pytest.approx(float(mpmath.exp(1 / scale)))
+    assert papers.korolova_alpha(scale, turning_point - 1) > float(mpmath.exp(1 / scale)) * 1.001
 
 
 @given(st.floats(5e-324, 1.0), st.integers(1, 12))

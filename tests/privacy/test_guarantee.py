@@ -141,7 +141,7 @@ def test_a_record_read_back_is_the_guarantee(guarantee: Guarantee) -> None:
         ({"notion": "nonsense"}, "no notion 'nonsense'; there are approximate, probabilistic"),
         ({"neighbours": "cousins"}, "no neighbours 'cousins'; there are add-remove, replace-one, remove"),
         ({"unit": "face"}, "no unit 'face'; there are user, session"),
-        ({"trust": "everybody"}, "no trust 'everybody'; there are central, parties, nobody"),
+        ({"trust": "everybody"}, "no trust 'everybody'; there are central, parties, server, nobody"),
         ({"epsilon": -1.0}, "finite epsilon of at least 0 and a delta between 0 and 1, not -1 and 1e-06"),
         ({"epsilon": inf}, "finite epsilon"),
         ({"epsilon": nan}, "finite epsilon"),

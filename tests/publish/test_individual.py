@@ -365,7 +365,7 @@ def test_the_record_promises_the_whole_release(duckdb_engine: Engine, tmp_path: 
     assert record["guarantee"]["notion"] == "approximate"
     assert (record["guarantee"]["epsilon"], record["guarantee"]["delta"]) == (2, 0.4)
     assert record["guarantee"]["unprotected"] == []
-    assert record["guarantee"]["proof"] == "docs/guarantees.md#individual-rates"
+    assert record["guarantee"]["proof"] == "docs/guarantees/individual-rates.md"
     assert record["parameters"]["selection_delta"] == 1e-6
     assert {"total", "limit", "users", "pairs"} <= set(record)
     assert "The release is (2, 0.4)-differentially private" in str(release.guarantee)

@@ -126,7 +126,7 @@ def test_the_plan_has_exactly_these_fields() -> None:
     assert plan["parameters"] == {"per_user": 2, "noise_scale": 2.0, "first_threshold": 1, "second_threshold": 30}
     guarantee = plan["guarantee"]
     proof = guarantee.pop("proof")
-    assert proof == "docs/guarantees.md#zealous-approximate"
+    assert proof == "docs/guarantees/zealous.md#approximate"
     assert guarantee == {
         "notion": "approximate",
         "epsilon": 1,

@@ -62,13 +62,17 @@ class Shape:
     length: int
     gap_minutes: float
     item: Item
-    weighted: bool = False  # a user of several items gives each less weight, and the more where others get none
+    weighted: bool = False  # a user of several items gives each less weight or votes, and more where others get none
 
     @classmethod
     def of(cls, plan: Plan[Settings], *, transitions: bool = False, length: int = 1, item: Item = QUERY) -> "Shape":
         selection, clicks, sessions = plan.settings.selection, plan.settings.clicks, plan.settings.sessions
         if plan.settings.weights is not None:
             return cls._of_weights(plan.settings.weights, length, item)
+        if plan.settings.votes is not None:
+            votes = plan.settings.votes
+            scale = float(1 / votes.epsilon)
+            return cls(1, scale, 1, votes.threshold, None, False, length, GAP_MINUTES, item, weighted=True)
         if selection is None:
             raise InputError(
                 f"the audit cannot tell from the plan of {plan.method} how much a user may change; its parameters are "
@@ -92,7 +96,7 @@ class Shape:
         per_user = weights.per_user
         if per_user > MOST_WEIGHTED:
             raise InputError(
-                f"an audit of weighted selection plays users of at most {MOST_WEIGHTED} items, not {per_user}",
+                f"an audit of weighted selection has users of at most {MOST_WEIGHTED} items, not {per_user}",
                 parameter="candidates_per_user",
                 value=per_user,
                 instead="add " + setting("candidates_per_user", 2) + ": the code is the same",

@@ -9,7 +9,12 @@ from searchveil.privacy.guarantee import Trust
 from searchveil.publish.card.description import TO_FILL_IN, Description
 
 # In the registry's words. "Local" would say that what a user sends is differentially private by itself.
-MODELS: dict[Trust, str] = {"central": "Central", "parties": "Distributed", "nobody": "Distributed"}
+MODELS: dict[Trust, str] = {
+    "central": "Central",
+    "parties": "Distributed",
+    "server": "Distributed",
+    "nobody": "Distributed",
+}
 
 
 def deployment(release: Description) -> dict[str, Any]:
@@ -21,7 +26,9 @@ def deployment(release: Description) -> dict[str, Any]:
                 "data_domain": f"Search logs: the search histories of any number of {guarantee.unit}s",
                 "unprotected_quantities": _listed(
                     (*guarantee.unprotected, *(f"taken as public: {fact}" for fact in guarantee.assumed_public))
-                ),
+                )
+                if guarantee.is_private
+                else "All of them: this release is NOT differentially private",
             },
             "privacy_loss": {
                 "privacy_unit": guarantee.unit,

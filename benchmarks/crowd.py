@@ -1,0 +1,154 @@
+"""How fast a crowd's programs are: OPRF evaluations, durable intake through a relay, aggregation.
+
+python benchmarks/crowd.py oprf
+python benchmarks/crowd.py intake --reports 20000
+python benchmarks/crowd.py aggregate --reports 1000000 --k 50
+"""
+
+import argparse
+import hashlib
+import os
+import resource
+import tempfile
+import time
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import httpx
+import numpy as np
+import sqlalchemy as sa
+
+from searchveil.crowd.aggregate import open_reports
+from searchveil.crowd.jobs import Job
+from searchveil.crowd.policy import make_policy
+from searchveil.crowd.programs import new_job
+from searchveil.crowd.relay import ANSWER_BYTES
+from searchveil.crowd.report import make_report, seal, secret_of, tag_of
+from searchveil.crowd.simulate import running
+from searchveil.crowd.store import ACCEPTED, REPORT, Store
+from searchveil.crypto import shamir, voprf
+
+
+def oprf(number: int) -> None:
+    """Blind evaluations with one proof per batch of 64, as the randomness server makes them."""
+    private = voprf.generate()
+    batches = [[voprf.blind(os.urandom(16)).element for _ in range(64)] for _ in range(number // 64)]
+    started = time.process_time()
+    for elements in batches:
+        voprf.evaluate(private, elements)
+    used = time.process_time() - started
+    print(f"OPRF: {64 * len(batches) / used:,.0f} evaluations per CPU second, proofs included")
+
+
+def intake(number: int) -> None:
+    """Reports made beforehand are sent through one relay process to one server process that keeps them durably."""
+    with tempfile.TemporaryDirectory() as folder, running(Path(folder)) as community:
+        home = Path(folder)
+        job = new_job(home / "server.toml", "query", make_policy("FT_u", k=50))
+        store = Store(str(home / "server.sqlite"))
+        (stored,) = store.jobs()
+        assert stored.token_private is not None
+        way = [(community.relays[0].number, community.relays[0].key)]
+        print(f"making {number:,} reports", flush=True)
+        bodies = []
+        for _ in range(number // 500):
+            some = []
+            for _ in range(500):
+                nonce = os.urandom(32)
+                token = nonce + voprf.output(stored.token_private, nonce)
+                report = make_report(job.id, "text", os.urandom(64), 2, 1, token)
+                some.append(seal(report.to_bytes(), community.server_key, way))
+            bodies.append(b"".join(some))
+        before = resource.getrusage(resource.RUSAGE_SELF)
+        started = time.monotonic()
+        with httpx.Client(timeout=300) as http, ThreadPoolExecutor(4) as pool:
+            answers = list(
+                pool.map(lambda body: http.post(f"{community.relays[0].url}/reports/1", content=body), bodies)
+            )
+        seconds = time.monotonic() - started
+        taken = sum(list(one.content[::ANSWER_BYTES]).count(ACCEPTED) for one in answers)
+        used = resource.getrusage(resource.RUSAGE_SELF)
+        sender = used.ru_utime + used.ru_stime - before.ru_utime - before.ru_stime
+        assert taken == store.count_reports(job.id) == 500 * len(bodies)
+        store.close()
+    programs = resource.getrusage(resource.RUSAGE_CHILDREN)
+    cpu = programs.ru_utime + programs.ru_stime
+    print(
+        f"intake: {taken:,} reports in {seconds:.1f} s of wall clock, {taken / seconds:,.0f}/s; the programs used "
+        f"{cpu:.1f} CPU seconds from start to end, {taken / cpu:,.0f} reports per CPU second; the sender {sender:.1f}"
+    )
+
+
+def aggregate(number: int, k: int, artifacts: int) -> None:
+    """Zipf's law over so many artifacts; true shares of true secrets, in a database as intake leaves it."""
+    with tempfile.TemporaryDirectory() as folder:
+        store = Store(str(Path(folder) / "server.sqlite"))
+        policy = make_policy("FT_u", k=k)
+        job = Job("bench", "query", policy, 0, "", "", 0, 1)
+        weights = 1 / np.arange(1, artifacts + 1)
+        drawn = np.random.default_rng(1).choice(artifacts, number, p=weights / weights.sum())
+        counts = np.bincount(drawn, minlength=artifacts)
+        print(f"making {number:,} shares of {np.count_nonzero(counts):,} artifacts", flush=True)
+        rows: list[dict[str, bytes | None]] = []
+        made = 0
+        for i in np.flatnonzero(counts):
+            first = make_report(job.id, f"artifact {i}", hashlib.sha512(str(i).encode()).digest(), k, 1, bytes(96))
+            secret = _secret(int(i))
+            polynomial = shamir.polynomial(secret, k)
+            for _ in range(counts[i]):
+                x = int.from_bytes(os.urandom(16), "big") or 1
+                # Shares of groups that cannot open need not be true: nothing reads them.
+                y = shamir.value_at(polynomial, x) if counts[i] >= k else x
+                rows.append(
+                    {
+                        "token": os.urandom(32),
+                        "job": job.id,
+                        "digest": bytes(32),
+                        "grp": first.group,
+                        "tag": tag_of(secret),
+                        "x": x.to_bytes(16, "big"),
+                        "y": int(y).to_bytes(32, "big"),
+                        "primary_field": first.primary,
+                        "secondary_field": None,
+                    }
+                )
+            if len(rows) > 50_000:
+                made += _insert(store, rows)
+                rows = []
+        made += _insert(store, rows)
+        expected = int(np.count_nonzero(counts >= k))
+        started, cpu = time.monotonic(), time.process_time()
+        found = sum(1 for _ in open_reports(store, job))
+        wall, used = time.monotonic() - started, time.process_time() - cpu
+        assert (found, made) == (expected, number)
+        peak = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 2**20
+        print(
+            f"aggregate: {number:,} reports, k = {k}, {found:,} artifacts opened in {wall:.1f} s of wall clock, "
+            f"{used:.1f} CPU seconds, peak memory {peak:.2f} GB (with the making of the shares)"
+        )
+
+
+def _secret(i: int) -> bytes:
+    return secret_of(hashlib.sha512(str(i).encode()).digest())
+
+
+def _insert(store: Store, rows: list[dict[str, bytes | None]]) -> int:
+    if rows:
+        with store.write() as connection:
+            connection.execute(sa.insert(REPORT), rows)
+    return len(rows)
+
+
+if __name__ == "__main__":
+    parser = argparse.ArgumentParser()
+    parser.add_argument("what", choices=["oprf", "intake", "aggregate"])
+    parser.add_argument("--reports", type=int, default=20_000)
+    parser.add_argument("--k", type=int, default=50)
+    parser.add_argument("--artifacts", type=int, default=200_000)
+    given = parser.parse_args()
+    if given.what == "oprf":
+        oprf(given.reports)
+    elif given.what == "intake":
+        intake(given.reports)
+    else:
+        aggregate(given.reports, given.k, given.artifacts)

@@ -1,0 +1,144 @@
+"""The CrowdLogging paper's figures 3 to 5 and its pilot, on the demo log, by the crowd's own central computation.
+
+    python experiments/crowd.py --users 5000
+
+Prints the tables of docs/experiments/crowd.md. Figures of a private log, were it one: do not publish them.
+"""
+
+import argparse
+import hashlib
+import tempfile
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from math import log
+from pathlib import Path
+
+from searchveil.crowd.aggregate import publish
+from searchveil.crowd.artifacts import Search, normal
+from searchveil.crowd.choice import central
+from searchveil.crowd.jobs import Job
+from searchveil.crowd.policy import Policy, PolicyName, make_policy
+from searchveil.crowd.simulate import users_of
+from searchveil.log.demo import write_demo
+from searchveil.log.read import read_log
+from searchveil.log.sessions import GAP_MINUTES
+from searchveil.privacy.noise import Source
+from searchveil.publish.weighted import Weighted
+from searchveil.publish.zealous import Zealous
+
+Users = Mapping[str, Sequence[Search]]
+KS = (5, 7, 10, 14, 20, 30, 50)
+EPSILON = log(10)
+
+
+def job(policy: Policy) -> Job:
+    return Job("experiment", "query", policy, 0, "", "", 0, 1)
+
+
+def released(users: Users, policy: Policy) -> dict[str, int]:
+    """What comes out, with the noise of a fixed key."""
+    secrets = ((hashlib.sha256(name.encode()).digest(), searches) for name, searches in users.items())
+    made = publish(job(policy), central(job(policy), secrets), source=Source(bytes(32)))
+    return dict(zip(made.table["query"].to_pylist(), made.table["count"].to_pylist(), strict=True))
+
+
+def published_d(k: int, delta: float, per_artifact: bool) -> int:
+    """The largest d that the paper's formula allows at this k; 0 if none."""
+    d = 0
+    while k >= ((d + 1) if per_artifact else 1) - (d + 1) * log(2 * delta / (d + 1)) / EPSILON:
+        d += 1
+    return d
+
+
+def by_sessions(users: Users) -> dict[str, list[Search]]:
+    """Each session as a user of its own: what the MSN log of figure 4 has."""
+    found: dict[str, list[Search]] = {}
+    for name, searches in users.items():
+        number, last = 0, None
+        for one in sorted(searches, key=lambda one: one.time or 0):
+            if last is not None and (one.time or 0) - last > 60 * GAP_MINUTES:
+                number += 1
+            last = one.time or 0
+            found.setdefault(f"{name} {number}", []).append(one)
+    return found
+
+
+def figure(users: Users, whose: Sequence[str] | None = None) -> list[list[str]]:
+    """Per cent of all impressions that are released, or of the distinct queries of one user."""
+    delta = 1 / (len(users) + 1)
+    impressions = Counter(normal(query) for rows in users.values() for query, _ in {(r.query, r.time) for r in rows})
+    counted: dict[tuple[PolicyName, int], dict[str, int]] = {}
+
+    def opened(name: PolicyName, per_user: int) -> dict[str, int]:
+        """Exact counts from 2 on: one pass serves every k."""
+        if (name, per_user) not in counted:
+            secrets = ((b"", searches) for searches in users.values())
+            found = central(job(Policy(name, 2, per_user)), secrets)
+            counted[name, per_user] = {one.text: one.count for one in found}
+        return counted[name, per_user]
+
+    def share(texts: set[str]) -> str:
+        if whose is not None:
+            return f"{100 * len(texts & set(whose)) / len(set(whose)):.1f}"
+        return f"{100 * sum(impressions[text] for text in texts) / impressions.total():.1f}"
+
+    rows = []
+    for k in KS:
+        row = [str(k)]
+        for name in ("FT_a", "FT_u"):
+            row.append(share({text for text, n in opened(name, 1000).items() if n >= k}))
+        for name in ("DP_a", "DP_u"):
+            d = published_d(k, delta, name == "DP_a")
+            if d == 0:
+                row += ["–", "–"]
+                continue
+            at_k = {text for text, n in opened(name, d).items() if n >= k}  # as published, without the noise
+            true = make_policy(name, k=k, per_user=d, epsilon=EPSILON, delta=delta)
+            row += [f"{share(at_k)} (d {d})", f"{share(set(released(users, true)))} (T {true.threshold})"]
+        rows.append(row)
+    return rows
+
+
+def table(head: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+    print("\n| " + " | ".join(head) + " |\n|" + "---|" * len(head))
+    for row in rows:
+        print("| " + " | ".join(row) + " |")
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    parser.add_argument("--users", type=int, default=5_000)
+    given = parser.parse_args()
+    with tempfile.TemporaryDirectory() as folder:
+        path = str(Path(folder) / "log.tsv")
+        write_demo(path, users=given.users, seed=1)
+        log_read = read_log(path)
+        users = users_of(log_read, given.users)
+        head = ("k", "FT_a", "FT_u", "DP_a published", "DP_a true", "DP_u published", "DP_u true")
+        print("Figure 3: per cent of query impressions released, users", end="")
+        table(head, figure(users))
+        sessions = by_sessions(users)
+        print(f"\nFigure 4: the same with {len(sessions):,} sessions as users", end="")
+        table(head, figure(sessions))
+        busy = max(users.values(), key=lambda rows: len({normal(one.query) for one in rows}))
+        print("\nFigure 5: per cent of the distinct queries of the busiest user", end="")
+        table(head, figure(users, [normal(one.query) for one in busy]))
+        first = dict(list(users.items())[:70])
+        print("\nPilot: 70 users, k = 5", end="")
+        texts = {name: released(first, make_policy(name, k=5)) for name in ("FT_u", "FT_a")}
+        table(("policy", "queries released"), [[name, str(len(found))] for name, found in texts.items()])
+        print("\nWhat ST_u costs: queries released at (1, 1e-6), one query per user", end="")
+        rows = []
+        for p in (0.1, 0.2, 0.3):
+            policy = make_policy("ST_u", epsilon=1, delta=1e-6, p=p)
+            rows.append([f"ST_u, p = {p}, k = {policy.k}", "nobody", str(len(released(users, policy)))])
+        noisy = make_policy("DP_u", epsilon=1, delta=1e-6, k=5)
+        rows.append([f"DP_u, k = 5, T = {noisy.threshold}", "server", str(len(released(users, noisy)))])
+        for mechanism in (Zealous(1, 1e-6, per_user=1), Weighted(1, 1e-6)):
+            rows.append([mechanism.method, "central", str(mechanism.release(log_read).table.num_rows)])
+        table(("release", "trusted", "queries"), rows)
+        log_read.engine.close()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,37 @@
+"""Which artifacts of a user a job takes, and by which coin they are sent; and the same for all users at one place."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+
+from searchveil.crowd.aggregate import Opened
+from searchveil.crowd.artifacts import Artifact, Search, distinct, fits, kind_named
+from searchveil.crowd.jobs import Job
+from searchveil.crowd.report import coin
+from searchveil.privacy.sample_threshold import COIN_BITS
+from searchveil.privacy.sample_threshold import coin as chance_of
+
+
+def candidates(job: Job, searches: Sequence[Search]) -> tuple[list[Artifact], int]:
+    """What the job would take, in its order, and how many artifacts were too long. A matter of this log alone."""
+    found = list(kind_named(job.artifact).extract(searches, job.domains))
+    usable = [one for one in found if fits(one)]
+    if not job.policy.per_artifact:
+        usable = distinct(usable)
+    if job.recent:
+        usable = usable[::-1]
+    return usable[: job.policy.per_user], sum(bool(one.text) and not fits(one) for one in found)
+
+
+def sends(job: Job, user: bytes, text: str) -> bool:
+    """Whether a user sends an artifact: always, but under ST_u as the coin of user, job and artifact falls."""
+    if job.policy.name != "ST_u":
+        return True
+    return coin(user, job.id, text) < int(chance_of(job.policy.p) * 2**COIN_BITS)
+
+
+def central(job: Job, users: Iterable[tuple[bytes, Sequence[Search]]]) -> list[Opened]:
+    """What the crowd would open, computed from all logs at one place, for experiments; a test compares the two."""
+    counted: Counter[str] = Counter()
+    for secret, searches in users:
+        counted.update(one.text for one in candidates(job, searches)[0] if sends(job, secret, one.text))
+    return [Opened(text, count) for text, count in counted.items() if count >= job.policy.k]

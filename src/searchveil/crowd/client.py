@@ -1,0 +1,281 @@
+"""The client: takes artifacts out of a person's own log and sends them as a job asks, if its owner agrees.
+
+Every step is written down before it is taken, so that a run that was stopped goes on where it was: the same tokens, the
+same reports. Nothing is sent twice that would count twice.
+"""
+
+import hashlib
+import hmac
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from secrets import SystemRandom
+from typing import Any
+
+import httpx
+
+from searchveil.crowd.artifacts import LONGEST, Artifact
+from searchveil.crowd.choice import candidates, sends
+from searchveil.crowd.config import Community
+from searchveil.crowd.jobs import Job, read_job
+from searchveil.crowd.own_log import OwnLog
+from searchveil.crowd.randomness import BATCH, read_epochs
+from searchveil.crowd.relay import ANSWER_BYTES
+from searchveil.crowd.report import (
+    dummy,
+    fresh_number,
+    make_report,
+    primary_input,
+    receipt,
+    seal,
+    secondary_input,
+    share_number,
+)
+from searchveil.crowd.store import ACCEPTED, REFUSED
+from searchveil.crowd.tokens import Request, credential, read_evaluation
+from searchveil.crypto import voprf
+from searchveil.errors import InputError
+
+ROUNDED_TO = 8  # reports of a run, dummies included: their number shows little
+TRIES = 5
+
+
+class CrowdError(InputError):
+    """A program of the community that cannot be reached, or refuses."""
+
+
+def user_secret(passphrase: str, community: Community) -> bytes:
+    """The same on all machines of a user who types the same pass-phrase."""
+    salt = b"searchveil crowd user v1" + community.signer
+    return hashlib.scrypt(passphrase.encode(), salt=salt, n=2**14, r=8, p=1, dklen=32)
+
+
+@dataclass(frozen=True)
+class Sent:
+    """What a run has done: artifacts considered, reports delivered, and those that the server would not take."""
+
+    candidates: int
+    reports: int
+    refused: int
+    too_long: int
+
+
+class Client:
+    """One member. `http` sends requests; `clock` gives seconds since 1970."""
+
+    def __init__(
+        self,
+        log: OwnLog,
+        community: Community,
+        invitation: str,
+        secret: bytes,
+        *,
+        http: httpx.Client | None = None,
+        clock: Callable[[], float] = time.time,
+        patience: float = 0.2,
+    ) -> None:
+        self.log, self.community, self.secret, self.clock = log, community, secret, clock
+        self.invitation, self.patience = invitation, patience
+        self.http = http or httpx.Client(timeout=120)
+
+    # --- jobs ---
+
+    def jobs(self) -> list[Job]:
+        """The jobs that are open now and signed by the community; a forged one stops everything."""
+        documents = self._get(f"{self.community.server}/jobs")
+        jobs = [read_job(document, self.community.signer) for document in documents]
+        return [job for job in jobs if job.opens <= self.clock() < job.expires]
+
+    def candidates(self, job: Job) -> tuple[list[Artifact], int]:
+        """What the job would take, and how many artifacts were too long. Shown before consent."""
+        return candidates(job, self.log.searches())
+
+    def run(self, job: Job) -> Sent:
+        """Do what the job asks, or go on with it. Needs the owner's consent."""
+        job.check()
+        name = job.id.hex()
+        if self.log.paused:
+            raise InputError("the log is paused; nothing is sent until it is resumed")
+        if self.log.consent(name) != "always":
+            raise InputError(f"no consent to job {name}; read it, then answer always")
+        if self.log.file.execute("SELECT 1 FROM run WHERE job = ?", (name,)).fetchone() is None:
+            self._begin(job)
+        self._make_reports(job)
+        refused = self._send(job)
+        count = self.log.file.execute(
+            "SELECT count(*), coalesce(sum(sent), 0) FROM outbox WHERE job = ?", (name,)
+        ).fetchone()
+        return Sent(count[0], count[1], refused, self.candidates(job)[1])
+
+    def _begin(self, job: Job) -> None:
+        """Write down which artifacts are considered. Tokens of other machines of this member count against them."""
+        name = job.id.hex()
+        left = self._get(f"{self.community.server}/tokens/{name}", credential(self.invitation, "server"))["left"]
+        chosen = self.candidates(job)[0][:left]
+        heads = [sends(job, self.secret, one.text) for one in chosen]
+        inputs = sum(heads) * (1 if job.secondary_k is None else 2)
+        report_tokens = Request.fresh(len(chosen))
+        randomness_tokens = Request.fresh(-(-inputs // BATCH))
+        with self.log.transaction() as file:
+            file.execute(
+                "INSERT INTO run VALUES (?, ?, ?, 0)", (name, report_tokens.to_text(), randomness_tokens.to_text())
+            )
+            file.executemany(
+                "INSERT INTO outbox (job, artifact, typed, heads) VALUES (?, ?, ?, ?)",
+                [(name, one.text, one.typed, int(head)) for one, head in zip(chosen, heads, strict=True)],
+            )
+
+    def _make_reports(self, job: Job) -> None:
+        name = job.id.hex()
+        if self.log.file.execute("SELECT done FROM run WHERE job = ?", (name,)).fetchone()[0]:
+            return
+        rows = self.log.file.execute(
+            "SELECT id, artifact, typed, heads FROM outbox WHERE job = ? ORDER BY id", (name,)
+        ).fetchall()
+        asked = self.log.file.execute(
+            "SELECT report_tokens, randomness_tokens FROM run WHERE job = ?", (name,)
+        ).fetchone()
+        tokens = self._tokens(f"{self.community.server}/tokens/{name}", "server", asked[0], job.token_key)
+        sending = [(row, token) for row, token in zip(rows, tokens, strict=True) if row[3]]
+        texts = [(row[1], row[2] if len(row[2].encode()) <= LONGEST else "") for row, _ in sending]
+        outputs = self._outputs(job, texts, asked[1])
+        made = []
+        for ((id, _, _, _), token), (text, typed), found in zip(sending, texts, outputs, strict=True):
+            x = fresh_number() if job.policy.per_artifact else share_number(self.secret, job.id, text)
+            spelling = None if job.secondary_k is None else (typed, found[1], job.secondary_k)
+            report = make_report(job.id, text, found[0], job.policy.k, x, token, spelling)
+            made.append((report.to_bytes(), id))
+        with self.log.transaction() as file:
+            file.executemany("UPDATE outbox SET report = ? WHERE id = ?", made)
+            file.execute("UPDATE run SET done = 1, report_tokens = '', randomness_tokens = '' WHERE job = ?", (name,))
+
+    def _tokens(self, url: str, program: str, asked: str, key: str) -> list[bytes]:
+        request = Request.from_text(asked)
+        if not request.nonces:
+            return []
+        answer = self._post(url, request.body, credential(self.invitation, program))
+        return request.tokens(bytes.fromhex(key), answer)
+
+    def _outputs(self, job: Job, texts: Sequence[tuple[str, str]], asked: str) -> list[list[bytes]]:
+        """The randomness server's output for each artifact and, where the job wants them, for its spelling."""
+        inputs = [
+            one
+            for text, typed in texts
+            for one in (
+                [primary_input(job.id, text)]
+                if job.secondary_k is None
+                else [primary_input(job.id, text), secondary_input(job.id, text, typed)]
+            )
+        ]
+        if not inputs:
+            return []
+        listed = read_epochs(self._get(f"{self.community.randomness}/epochs"), self.community.randomness_signer)
+        epoch = listed.get(str(job.epoch))
+        if epoch is None or epoch["oprf"] != job.randomness_key:
+            raise CrowdError("the job names another randomness key than the randomness server; nothing was sent")
+        tokens = self._tokens(f"{self.community.randomness}/tokens/{job.epoch}", "randomness", asked, epoch["token"])
+        outputs: list[bytes] = []
+        for token, start in zip(tokens, range(0, len(inputs), BATCH), strict=True):
+            some = inputs[start : start + BATCH]
+            outputs += self._evaluate(job, token, some)
+        per = 1 if job.secondary_k is None else 2
+        return [outputs[i : i + per] for i in range(0, len(outputs), per)]
+
+    def _evaluate(self, job: Job, token: bytes, inputs: Sequence[bytes]) -> list[bytes]:
+        # The blinds follow from the user's secret and the token, so that a run that was stopped asks the same question
+        # with it. The token alone must not tell them: the randomness server sees it.
+        blinded = [voprf.blind(one, self._blind(token, i)) for i, one in enumerate(inputs)]
+        body = token + b"".join(one.element for one in blinded)
+        answer = self._post(f"{self.community.randomness}/evaluate/{job.epoch}", body)
+        return voprf.finalize(bytes.fromhex(job.randomness_key), inputs, blinded, *read_evaluation(answer))
+
+    def _blind(self, token: bytes, number: int) -> bytes:
+        text = b"searchveil crowd blind v1" + token + number.to_bytes(4, "big")
+        return voprf.to_blind(hmac.digest(self.secret, text, "sha512"))
+
+    # --- sending ---
+
+    def _send(self, job: Job) -> int:
+        """Until every report has a receipt from the server. How many it refused."""
+        refused: set[int] = set()
+        for attempt in range(TRIES):
+            rows = self.log.file.execute(
+                "SELECT id, report FROM outbox WHERE job = ? AND NOT sent AND report IS NOT NULL", (job.id.hex(),)
+            ).fetchall()
+            waiting = [(id, report) for id, report in rows if id not in refused]
+            if not waiting:
+                break
+            if attempt:
+                time.sleep(self.patience * 2**attempt)
+            refused |= self._send_once(waiting)
+        else:
+            raise CrowdError("the relays or the server cannot be reached; run again later, nothing is lost")
+        return len(refused)
+
+    def _send_once(self, waiting: Sequence[tuple[int, bytes]]) -> set[int]:
+        """Reports with dummies among them, over a way of its own each time. Those that were refused for good."""
+        draw = SystemRandom()
+        mixed: list[tuple[int | None, bytes]] = [*waiting]
+        mixed += [(None, dummy()) for _ in range(-len(waiting) % ROUNDED_TO)]
+        draw.shuffle(mixed)
+        way = draw.sample(self.community.relays, self.community.hops)
+        keys = [(one.number, one.key) for one in way]
+        refused: set[int] = set()
+        for start in range(0, len(mixed), 500):
+            some = mixed[start : start + 500]
+            body = b"".join(seal(report, self.community.server_key, keys) for _, report in some)
+            try:
+                answer = self.http.post(f"{way[0].url}/reports/{len(way)}", content=body)
+            except httpx.HTTPError:
+                continue
+            if answer.status_code == 200 and len(answer.content) == len(some) * ANSWER_BYTES:
+                refused |= self._note(some, answer.content)
+        return refused
+
+    def _note(self, some: Sequence[tuple[int | None, bytes]], answers: bytes) -> set[int]:
+        refused = set()
+        with self.log.transaction() as file:
+            for i, (id, report) in enumerate(some):
+                status, shown = answers[i * ANSWER_BYTES], answers[i * ANSWER_BYTES + 1 : (i + 1) * ANSWER_BYTES]
+                if id is not None and status == ACCEPTED and shown == receipt(report):
+                    file.execute("UPDATE outbox SET sent = 1 WHERE id = ?", (id,))
+                elif id is not None and status == REFUSED:
+                    refused.add(id)
+        return refused
+
+    # --- HTTP ---
+
+    def _get(self, url: str, shown: str | None = None) -> Any:
+        return self._answer(lambda: self.http.get(url, headers=_authorization(shown)), url).json()
+
+    def _post(self, url: str, body: bytes, shown: str | None = None) -> bytes:
+        return self._answer(lambda: self.http.post(url, content=body, headers=_authorization(shown)), url).content
+
+    def _answer(self, ask: Callable[[], httpx.Response], url: str) -> httpx.Response:
+        """Requests can be repeated: the programs know one that they have answered before."""
+        trouble = ""
+        for attempt in range(TRIES):
+            if attempt:
+                time.sleep(self.patience * 2**attempt)
+            try:
+                answer = ask()
+            except httpx.HTTPError as error:
+                trouble = type(error).__name__
+                continue
+            if answer.status_code == 200:
+                return answer
+            trouble = f"{answer.status_code} {_said(answer)}"
+            if answer.status_code < 500:
+                break
+        raise CrowdError(f"{url} does not answer as it should: {trouble}")
+
+
+def _authorization(shown: str | None) -> dict[str, str]:
+    return {} if shown is None else {"Authorization": f"Bearer {shown}"}
+
+
+def _said(answer: httpx.Response) -> str:
+    try:
+        return str(answer.json().get("error", ""))
+    except (ValueError, AttributeError):
+        return ""

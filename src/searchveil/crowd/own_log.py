@@ -1,0 +1,179 @@
+"""A person's own log and the state of its jobs, in one SQLite file on this person's machine."""
+
+import os
+import shutil
+import sqlite3
+import tempfile
+from collections.abc import Iterable, Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+from typing import Literal, NamedTuple
+from urllib.parse import parse_qs, urlsplit
+
+from searchveil.crowd.artifacts import Search
+from searchveil.errors import InputError
+
+Answer = Literal["always", "ask", "never"]
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS search (
+    id INTEGER PRIMARY KEY, query TEXT NOT NULL, time REAL, url TEXT, rank INTEGER,
+    UNIQUE (query, time, url, rank));
+CREATE TABLE IF NOT EXISTS setting (name TEXT PRIMARY KEY, value TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS consent (job TEXT PRIMARY KEY, answer TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS run (
+    job TEXT PRIMARY KEY, report_tokens TEXT NOT NULL, randomness_tokens TEXT NOT NULL, done INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS outbox (
+    id INTEGER PRIMARY KEY, job TEXT NOT NULL, artifact TEXT NOT NULL, typed TEXT NOT NULL, heads INTEGER NOT NULL,
+    report BLOB, sent INTEGER NOT NULL DEFAULT 0);
+"""
+
+# Search pages, by host: what the query is called in the address.
+SEARCH_PAGES = {
+    "www.google.com": ("/search", "q"),
+    "www.bing.com": ("/search", "q"),
+    "duckduckgo.com": ("/", "q"),
+    "search.brave.com": ("/search", "q"),
+    "www.startpage.com": ("/sp/search", "query"),
+    "en.wikipedia.org": ("/w/index.php", "search"),
+}
+FIREFOX = "SELECT p.url, v.visit_date / 1e6 FROM moz_historyvisits v JOIN moz_places p ON p.id = v.place_id ORDER BY 2"
+# Chromium counts from the year 1601.
+CHROMIUM = "SELECT u.url, v.visit_time / 1e6 - 11644473600 FROM visits v JOIN urls u ON u.id = v.url ORDER BY 2"
+
+
+class Entry(NamedTuple):
+    id: int
+    search: Search
+
+
+class OwnLog:
+    """Nothing in it leaves the machine but by a job that its owner agreed to."""
+
+    def __init__(self, path: Path) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        if not path.exists():
+            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        self.path = path
+        try:
+            self.file = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
+            self.file.execute("PRAGMA journal_mode = WAL")
+            self.file.execute("PRAGMA synchronous = FULL")
+            self.file.execute("PRAGMA secure_delete = ON")  # what is deleted is gone
+            self.file.executescript(SCHEMA)
+        except sqlite3.Error as error:
+            raise InputError(f"{path} cannot be used as a log: {error}") from error
+
+    def close(self) -> None:
+        self.file.close()
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        self.file.execute("BEGIN IMMEDIATE")
+        try:
+            yield self.file
+        except BaseException:
+            self.file.execute("ROLLBACK")
+            raise
+        self.file.execute("COMMIT")
+
+    # --- settings ---
+
+    def get(self, name: str) -> str | None:
+        row = self.file.execute("SELECT value FROM setting WHERE name = ?", (name,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def set(self, name: str, value: str) -> None:
+        self.file.execute("INSERT OR REPLACE INTO setting VALUES (?, ?)", (name, value))
+
+    @property
+    def paused(self) -> bool:
+        return self.get("paused") == "yes"
+
+    def pause(self, paused: bool) -> None:
+        self.set("paused", "yes" if paused else "no")
+
+    # --- searches ---
+
+    def add(self, searches: Iterable[Search]) -> int:
+        """How many were new. While paused nothing is taken in."""
+        if self.paused:
+            raise InputError("the log is paused, so nothing was taken in; resume it first")
+        with self.transaction() as file:
+            before = file.total_changes
+            for one in searches:
+                # NULLs are never equal to each other, so UNIQUE alone would let a row without a time in twice.
+                file.execute(
+                    "INSERT INTO search (query, time, url, rank) SELECT ?1, ?2, ?3, ?4 WHERE NOT EXISTS (SELECT 1 FROM "
+                    "search WHERE query = ?1 AND time IS ?2 AND url IS ?3 AND rank IS ?4)",
+                    tuple(one),
+                )
+            return file.total_changes - before
+
+    def entries(self, containing: str = "", most: int | None = None) -> list[Entry]:
+        """In the order of time; `containing` searches queries and addresses."""
+        rows = self.file.execute(
+            "SELECT id, query, time, url, rank FROM search WHERE instr(lower(query || ' ' || coalesce(url, '')), ?) "
+            "ORDER BY time, id LIMIT ?",
+            (containing.lower(), -1 if most is None else most),
+        )
+        return [Entry(row[0], Search(*row[1:])) for row in rows]
+
+    def searches(self) -> list[Search]:
+        return [entry.search for entry in self.entries()]
+
+    def delete(self, id: int | None) -> int:
+        """One entry, or all of them with None, along with what waits to be sent; how many went."""
+        if id is None:
+            with self.transaction() as file:
+                file.execute("DELETE FROM outbox")
+                file.execute("UPDATE run SET done = 1, report_tokens = '', randomness_tokens = ''")
+                return file.execute("DELETE FROM search").rowcount
+        return self.file.execute("DELETE FROM search WHERE id = ?", (id,)).rowcount
+
+    # --- consent ---
+
+    def consent(self, job: str) -> Answer:
+        row = self.file.execute("SELECT answer FROM consent WHERE job = ?", (job,)).fetchone()
+        return "ask" if row is None else row[0]
+
+    def set_consent(self, job: str, answer: Answer) -> None:
+        if answer not in ("always", "ask", "never"):
+            raise InputError(f"an answer is always, ask or never, not '{answer}'")
+        self.file.execute("INSERT OR REPLACE INTO consent VALUES (?, ?)", (job, answer))
+
+    def history(self) -> list[tuple[str, str, bool]]:
+        """(job, artifact, whether it has arrived) of all that was sent."""
+        rows = self.file.execute("SELECT job, artifact, sent FROM outbox WHERE heads ORDER BY id")
+        return [(row[0], row[1], bool(row[2])) for row in rows]
+
+
+def read_history(path: Path) -> list[Search]:
+    """The searches in the history file of a Firefox (places.sqlite) or a Chromium (History)."""
+    if not path.is_file():
+        raise InputError(f"{path}: there is no such file")
+    with tempfile.TemporaryDirectory() as folder:
+        # A browser that runs holds its file locked; a copy does not disturb it.
+        for beside in ("", "-wal"):
+            if Path(f"{path}{beside}").exists():
+                shutil.copy(f"{path}{beside}", Path(folder) / f"history{beside}")
+        try:
+            with closing(sqlite3.connect(Path(folder) / "history")) as file:
+                tables = {row[0] for row in file.execute("SELECT name FROM sqlite_master")}
+                statement = FIREFOX if "moz_places" in tables else CHROMIUM if "visits" in tables else None
+                if statement is None:
+                    raise InputError(f"{path} is neither a history of Firefox nor one of Chromium")
+                visits = file.execute(statement).fetchall()
+        except sqlite3.DatabaseError as error:
+            raise InputError(f"{path} is neither a history of Firefox nor one of Chromium") from error
+    found = (_search_in(url, time) for url, time in visits)
+    return [one for one in found if one is not None]
+
+
+def _search_in(url: str, time: float | None) -> Search | None:
+    parts = urlsplit(url)
+    page = SEARCH_PAGES.get(parts.hostname or "")
+    if page is None or parts.path != page[0]:
+        return None
+    query = parse_qs(parts.query).get(page[1], [""])[0].strip()
+    return Search(query, time) if query else None

@@ -1,0 +1,167 @@
+"""Privacy policies: how many people must share an artifact, and what is promised about what is published.
+
+FT_a and FT_u are fixed thresholds on instances and on users. DP_a and DP_u add noise after opening. ST_u, the default,
+is differentially private though nobody adds noise (docs/guarantees/crowd.md#st_u).
+"""
+
+from dataclasses import dataclass, replace
+from typing import Literal, get_args
+
+from searchveil.errors import InputError, setting
+from searchveil.privacy import calibrate
+from searchveil.privacy.guarantee import Guarantee
+from searchveil.privacy.sample_threshold import sample_threshold, sample_threshold_delta
+from searchveil.publish.plan import Counted
+
+PolicyName = Literal["ST_u", "DP_u", "DP_a", "FT_u", "FT_a"]
+POLICIES: tuple[PolicyName, ...] = get_args(PolicyName)
+MOST_REPORTS = 1_000  # of a user in a job whose policy needs no contribution bound
+DEFAULT_K = 5  # as in the paper's pilot
+
+_SERVER_SEES = (
+    "the server sees the exact counts of all that it opens, and the sizes of all groups of reports that stay closed",
+    "whoever can query the randomness server can test guesses, as often as its limits allow",
+)
+_COLLUSION = "clients who lie can add shares of their own: s of them lower every threshold by s"
+
+
+@dataclass(frozen=True)
+class Policy:
+    """A policy with its numbers. `k` shares open an artifact; a count of `threshold` or more is published."""
+
+    name: PolicyName
+    k: int
+    per_user: int = MOST_REPORTS  # d: artifacts of a user, which tokens enforce
+    p: float = 1.0  # ST_u: the probability with which a user sends an artifact
+    epsilon: float | None = None
+    delta: float | None = None
+    threshold: int = 0  # DP_a, DP_u: T, which the noisy count must reach
+    colluding: int = 0  # ST_u: s, so many lying clients are allowed for
+
+    @property
+    def per_artifact(self) -> bool:
+        """Whether each instance counts; otherwise each user counts once."""
+        return self.name in ("FT_a", "DP_a")
+
+    @property
+    def is_private(self) -> bool:
+        return self.name in ("ST_u", "DP_a", "DP_u")
+
+    @property
+    def noisy(self) -> bool:
+        return self.name in ("DP_a", "DP_u")
+
+    @property
+    def counts(self) -> Counted:
+        return "occurrences" if self.per_artifact else "users"
+
+    @property
+    def noise_scale(self) -> float:
+        assert self.epsilon is not None
+        return calibrate.scale_for(self.epsilon, self.per_user)
+
+    def check(self) -> None:
+        """Refuse numbers whose promise does not hold; clients check this too, so a server cannot weaken a job."""
+        if self.name not in POLICIES:
+            raise InputError(f"no policy '{self.name}'; there are {', '.join(POLICIES)}", parameter="policy")
+        if self.k < 2 or not 1 <= self.per_user <= MOST_REPORTS:
+            raise InputError(f"a policy needs k ≥ 2 and 1 to {MOST_REPORTS} artifacts per user", parameter="k")
+        if not self.is_private:
+            return
+        if self.epsilon is None or self.delta is None or not (self.epsilon > 0 and 0 < self.delta < 1):
+            raise InputError(f"{self.name} needs an epsilon above 0 and a delta between 0 and 1", parameter="epsilon")
+        if (found := self.exact_delta()) > self.delta:
+            raise InputError(
+                f"{self.name} with k {self.k} has delta {found:.3g}, and promises {self.delta:g}",
+                parameter="k",
+                instead="leave out " + setting("k") + ", or raise it",
+            )
+
+    def exact_delta(self) -> float:
+        """δ at this policy's ε, as docs/guarantees/crowd.md proves it."""
+        assert self.epsilon is not None
+        if self.name == "ST_u":
+            honest = self.k - self.colluding
+            return sample_threshold_delta(self.epsilon, self.p, honest, self.per_user) if honest >= 1 else 1.0
+        if self.name == "DP_u":
+            return calibrate.approximate_delta(self.noise_scale, self.per_user, self.threshold, self.k)
+        return calibrate.occurrences_delta(self.noise_scale, self.per_user, self.threshold - (self.k - 1))
+
+    def guarantee(self) -> Guarantee:
+        if not self.is_private:
+            shared = f"an artifact that {self.k} {'instances' if self.per_artifact else 'users'} have"
+            caveats = (
+                f"{self.name} publishes {shared}, with its exact count: a fixed threshold is no differential privacy.",
+                f"{_COLLUSION[0].upper()}{_COLLUSION[1:]}.",
+            )
+            return replace(
+                Guarantee.no_differential_privacy("docs/guarantees/crowd.md#ft_u-and-ft_a", caveats), trust="server"
+            )
+        assert self.epsilon is not None
+        assert self.delta is not None
+        proof = "docs/guarantees/crowd.md#st_u" if self.name == "ST_u" else "docs/guarantees/crowd.md#dp_u-and-dp_a"
+        return Guarantee(
+            notion="approximate",
+            epsilon=self.epsilon,
+            delta=self.delta,
+            proof=proof,
+            unprotected=_SERVER_SEES,
+            caveats=(_COLLUSION, "it holds against whoever cannot break the ciphers and pseudorandom functions used"),
+            trust="nobody" if self.name == "ST_u" else "server",
+        )
+
+
+def make_policy(
+    name: str,
+    *,
+    k: int | None = None,
+    per_user: int | None = None,
+    p: float | None = None,
+    epsilon: float | None = None,
+    delta: float | None = None,
+    colluding: int = 0,
+) -> Policy:
+    """A policy with the numbers that follow: the smallest k of ST_u, the publishing threshold of DP_a and DP_u."""
+    chosen, opening = _named(name), DEFAULT_K if k is None else k
+    if p is not None and chosen != "ST_u":
+        raise InputError("only ST_u samples; leave out " + setting("p"), parameter="p")
+    if chosen in ("ST_u", "DP_u", "DP_a"):
+        if epsilon is None or delta is None:
+            raise InputError(
+                f"{chosen} needs its promise",
+                parameter="epsilon",
+                instead="add " + setting("epsilon", 1) + " and " + setting("delta", 1e-6) + ", or choose FT_u",
+            )
+        bound = 1 if per_user is None else per_user
+        if chosen == "ST_u":
+            made = _sampled(k, bound, p, epsilon, delta, colluding)
+        else:
+            made = _noisy(chosen, opening, bound, epsilon, delta)
+    else:
+        if epsilon is not None or delta is not None:
+            raise InputError(f"{chosen} promises no epsilon and no delta; leave them out", parameter="epsilon")
+        made = Policy(chosen, opening, MOST_REPORTS if per_user is None else per_user)
+    made.check()
+    return made
+
+
+def _named(name: str) -> PolicyName:
+    known = {one.lower(): one for one in POLICIES}
+    if name.lower() not in known:
+        raise InputError(f"no policy '{name}'; there are {', '.join(POLICIES)}", parameter="policy", value=name)
+    return known[name.lower()]
+
+
+def _sampled(k: int | None, bound: int, p: float | None, epsilon: float, delta: float, colluding: int) -> Policy:
+    p = 0.1 if p is None else p
+    least = sample_threshold(epsilon, delta, p, bound) + colluding
+    return Policy("ST_u", max(2, least) if k is None else k, bound, p, epsilon, delta, 0, colluding)
+
+
+def _noisy(name: PolicyName, opening: int, bound: int, epsilon: float, delta: float) -> Policy:
+    scale = calibrate.scale_for(epsilon, bound)
+    if name == "DP_u":
+        threshold = calibrate.approximate_threshold(scale, delta, bound, opening)
+    else:
+        threshold = calibrate.occurrences_threshold(scale, delta, bound) + opening - 1
+    return Policy(name, opening, bound, 1.0, epsilon, delta, threshold)

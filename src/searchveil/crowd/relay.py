@@ -1,0 +1,131 @@
+"""A relay: takes off its layer and the sender, holds reports, shuffles them and passes them on.
+
+It keeps nothing on disk. A client's request is answered when the next hop has answered, so what a client takes for
+delivered is in the server's database, whatever happens to the relay.
+"""
+
+import asyncio
+from collections.abc import Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass, field
+from secrets import SystemRandom
+from typing import Any
+
+import httpx
+from starlette.applications import Starlette
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from searchveil.crowd.report import LAYER_BYTES, RECEIPT_BYTES, SEALED_BYTES, unwrap
+from searchveil.crowd.store import REFUSED, RETRY
+from searchveil.crowd.web import application, octets, read_body
+from searchveil.crypto.hpke import UnsealError
+
+MOST_REPORTS = 2_000  # in one request
+MOST_LAYERS = 5
+MOST_WAITING = 50_000
+ANSWER_BYTES = 1 + RECEIPT_BYTES
+
+
+@dataclass(eq=False)
+class _Waiting:
+    """A report on its way, and where its answer goes."""
+
+    sealed: bytes
+    answer: "asyncio.Future[bytes]"
+
+
+@dataclass(eq=False)
+class Relay:
+    private: bytes
+    hops: Mapping[int, str]  # 0 is the server
+    hold_seconds: float = 2.0
+    at_least: int = 200  # so many reports are passed on at once
+    transport: Any = None  # of tests
+    waiting: dict[tuple[int, int], list[_Waiting]] = field(default_factory=dict)
+    timers: "dict[tuple[int, int], asyncio.TimerHandle]" = field(default_factory=dict)
+    tasks: "set[asyncio.Task[None]]" = field(default_factory=set)
+    client: httpx.AsyncClient | None = None
+
+    async def take(self, layers: int, body: bytes) -> bytes:
+        """An answer for each report in a body: a status byte and a receipt."""
+        size = SEALED_BYTES + layers * LAYER_BYTES
+        if not body or len(body) % size:
+            raise HTTPException(400, f"a body is reports of {size} bytes each")
+        if sum(map(len, self.waiting.values())) > MOST_WAITING:
+            raise HTTPException(503, "too many reports are waiting; try again later")
+        blobs = [body[i : i + size] for i in range(0, len(body), size)]
+        unwrapped = await run_in_threadpool(lambda: [_unwrapped(self.private, blob) for blob in blobs])
+        answers = [self._queue(layers - 1, *one) if one is not None else None for one in unwrapped]
+        return b"".join([bytes([REFUSED]) + bytes(RECEIPT_BYTES) if one is None else await one for one in answers])
+
+    def _queue(self, layers: int, hop: int, sealed: bytes) -> "asyncio.Future[bytes]":
+        loop = asyncio.get_running_loop()
+        future: asyncio.Future[bytes] = loop.create_future()
+        if hop not in self.hops or (hop == 0) != (layers == 0):
+            future.set_result(bytes([REFUSED]) + bytes(RECEIPT_BYTES))
+            return future
+        way = (hop, layers)
+        self.waiting.setdefault(way, []).append(_Waiting(sealed, future))
+        if len(self.waiting[way]) >= self.at_least:
+            self._flush(way)
+        elif way not in self.timers:
+            self.timers[way] = loop.call_later(self.hold_seconds, self._flush, way)
+        return future
+
+    def _flush(self, way: tuple[int, int]) -> None:
+        timer = self.timers.pop(way, None)
+        if timer is not None:
+            timer.cancel()
+        batch = self.waiting.pop(way, [])
+        if batch:
+            task = asyncio.get_running_loop().create_task(self._forward(way, batch))
+            self.tasks.add(task)
+            task.add_done_callback(self.tasks.discard)
+
+    async def _forward(self, way: tuple[int, int], batch: list[_Waiting]) -> None:
+        SystemRandom().shuffle(batch)
+        hop, layers = way
+        for i in range(0, len(batch), MOST_REPORTS):
+            some = batch[i : i + MOST_REPORTS]
+            answer = await self._post(f"{self.hops[hop]}/reports/{layers}", b"".join(one.sealed for one in some))
+            if len(answer) != len(some) * ANSWER_BYTES:  # the hop is down, or answers nonsense
+                answer = (bytes([RETRY]) + bytes(RECEIPT_BYTES)) * len(some)
+            for j, one in enumerate(some):
+                if not one.answer.done():
+                    one.answer.set_result(answer[j * ANSWER_BYTES : (j + 1) * ANSWER_BYTES])
+
+    async def _post(self, url: str, body: bytes) -> bytes:
+        assert self.client is not None
+        try:
+            answer = await self.client.post(url, content=body)
+        except httpx.HTTPError:
+            return b""
+        return answer.content if answer.status_code == 200 else b""
+
+
+def _unwrapped(private: bytes, blob: bytes) -> tuple[int, bytes] | None:
+    try:
+        return unwrap(private, blob)
+    except UnsealError:
+        return None
+
+
+def relay_app(relay: Relay) -> Starlette:
+    @asynccontextmanager
+    async def lifespan(app: Starlette) -> Any:
+        async with httpx.AsyncClient(timeout=120, transport=relay.transport) as client:
+            relay.client = client
+            yield
+
+    async def reports(request: Request) -> Response:
+        layers = request.path_params["layers"]
+        if not 1 <= layers <= MOST_LAYERS:
+            raise HTTPException(404, f"a relay takes reports with 1 to {MOST_LAYERS} layers")
+        body = await read_body(request, MOST_REPORTS * (SEALED_BYTES + layers * LAYER_BYTES))
+        return octets(await relay.take(layers, body))
+
+    return application([Route("/reports/{layers:int}", reports, methods=["POST"])], lifespan)

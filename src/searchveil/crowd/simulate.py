@@ -1,0 +1,164 @@
+"""A whole crowd on this machine: the same programs with the same files, over real HTTP on loopback."""
+
+import os
+import socket
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import httpx
+
+from searchveil.crowd.aggregate import release_job
+from searchveil.crowd.artifacts import Search
+from searchveil.crowd.client import Client
+from searchveil.crowd.config import Addresses, Community, init, invite
+from searchveil.crowd.own_log import OwnLog
+from searchveil.crowd.policy import Policy
+from searchveil.crowd.programs import job_named, new_job
+from searchveil.errors import InputError
+from searchveil.log import SearchLog
+from searchveil.progress import Progress, silent
+from searchveil.publish.release import Release
+
+if TYPE_CHECKING:
+    from searchveil.privacy.ledger import Ledger
+
+AT_A_TIME = 8  # clients
+STARTS_WITHIN = 30  # seconds
+HOLD_SECONDS = 0.05  # of the relay, where nobody's address needs hiding
+
+
+@dataclass(frozen=True)
+class Simulated:
+    clients: int
+    reports: int
+    opened: int
+    release: Release
+    seconds: float
+
+
+def users_of(log: SearchLog, most: int) -> dict[str, list[Search]]:
+    """The searches of the first users of a log, in the order of the file."""
+    names = [name for name in ("user", "query", "time", "url", "rank") if name in log.table.columns]
+    table = log.engine.fetch(log.table.select(*names))
+    found: dict[str, list[Search]] = {}
+    columns: dict[str, list[Any]] = {name: table[name].to_pylist() for name in names}
+    rows = table.num_rows
+    blank: list[Any] = [None] * rows
+    for user, query, at, url, rank in zip(
+        columns["user"],
+        columns["query"],
+        columns.get("time", blank),
+        columns.get("url", blank),
+        columns.get("rank", blank),
+        strict=True,
+    ):
+        if str(user) not in found and len(found) >= most:
+            continue
+        search = Search(query, None if at is None else at.timestamp(), url or None, rank)
+        found.setdefault(str(user), []).append(search)
+    return found
+
+
+def simulate(
+    users: Mapping[str, Sequence[Search]],
+    artifact: str,
+    policy: Policy,
+    out: Path,
+    *,
+    secondary_k: int | None = None,
+    ledger: "Ledger | None" = None,
+    folder: Path | None = None,
+    progress: Progress = silent,
+) -> Simulated:
+    """Every user as a client with a log of its own; the release folder is written to `out`."""
+    if not users:
+        raise InputError("there are no users to simulate")
+    started = time.monotonic()
+    with tempfile.TemporaryDirectory() as scratch:
+        home = folder or Path(scratch)
+        progress("starting randomness server, server and relay")
+        with running(home) as community:
+            job = new_job(home / "server.toml", artifact, policy, days=1, secondary_k=secondary_k)
+            invitations = invite(home, len(users))
+            progress(f"running {len(users)} clients")
+            with httpx.Client(timeout=120, limits=httpx.Limits(max_connections=4 * AT_A_TIME)) as http:
+
+                def run(number: int, searches: Sequence[Search]) -> None:
+                    log = OwnLog(home / "clients" / f"{number}.sqlite")
+                    log.add(searches)
+                    client = Client(log, community, invitations[number], os.urandom(32), http=http)
+                    (found,) = [one for one in client.jobs() if one.id == job.id]
+                    log.set_consent(job.id.hex(), "always")
+                    client.run(found)
+                    log.close()
+
+                with ThreadPoolExecutor(AT_A_TIME) as pool:
+                    list(pool.map(run, range(len(users)), users.values()))
+        store, job = job_named(home / "server.toml", job.id.hex())
+        made, opened = release_job(store, job, out, ledger=ledger, progress=progress)
+        reports = store.count_reports(job.id)
+        store.close()
+    return Simulated(len(users), reports, opened, made, time.monotonic() - started)
+
+
+@contextmanager
+def running(home: Path, relays: int = 1, hops: int = 1) -> Iterator[Community]:
+    """A community of processes on free ports of this machine, with its files in `home`."""
+    ports = _free_ports(2 + relays)
+    urls = [f"http://127.0.0.1:{port}" for port in ports]
+    community = init(
+        home, "simulated", Addresses(urls[0], urls[1], tuple(urls[2:])), hops=hops, hold_seconds=HOLD_SECONDS
+    )
+    processes = [
+        start(program, home / config)
+        for program, config in [
+            ("randomness", "randomness.toml"),
+            ("server", "server.toml"),
+            *(("relay", f"relay-{i}.toml") for i in range(1, relays + 1)),
+        ]
+    ]
+    try:
+        for url, process in zip([urls[1], urls[0], *urls[2:]], processes, strict=True):
+            wait_for(url, process)
+        yield community
+    finally:
+        for process in processes:
+            process.terminate()
+        for process in processes:
+            process.wait(timeout=20)
+
+
+def start(program: str, config: Path) -> "subprocess.Popen[bytes]":
+    """One program as a process of its own."""
+    return subprocess.Popen([sys.executable, "-m", "searchveil.crowd.programs", program, str(config)])
+
+
+def wait_for(url: str, process: "subprocess.Popen[bytes]") -> None:
+    until = time.monotonic() + STARTS_WITHIN
+    while time.monotonic() < until:
+        if process.poll() is not None:
+            raise InputError(f"a program of the crowd ended with {process.returncode} before it listened on {url}")
+        try:
+            httpx.get(f"{url}/", timeout=2)
+            return
+        except httpx.HTTPError:
+            time.sleep(0.05)
+    raise InputError(f"nothing listens on {url}")
+
+
+def _free_ports(number: int) -> list[int]:
+    sockets = [socket.socket() for _ in range(number)]
+    for one in sockets:
+        one.bind(("127.0.0.1", 0))
+    ports = [int(one.getsockname()[1]) for one in sockets]
+    for one in sockets:
+        one.close()
+    return ports

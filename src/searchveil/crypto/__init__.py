@@ -1,0 +1,1 @@
+"""What keeps secrets? One small file for each construction, checked against the vectors of its standard."""

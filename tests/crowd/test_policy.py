@@ -1,0 +1,179 @@
+"""Policies: the paper's known answers, what F4 corrects, and jobs that promise what their numbers keep."""
+
+import json
+import re
+from dataclasses import replace
+from math import ceil, log
+from pathlib import Path
+
+import pytest
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+
+from searchveil.crowd.artifacts import Artifact, Search, fits, kind_named
+from searchveil.crowd.jobs import Job, JobError, read_job
+from searchveil.crowd.policy import MOST_REPORTS, POLICIES, Policy, make_policy
+from searchveil.errors import InputError
+from searchveil.privacy import calibrate
+
+LN10, USERS = log(10), 657_426
+DELTA = 1 / (USERS + 1)
+KEY = Ed25519PrivateKey.from_private_bytes(bytes(range(32)))
+SIGNER = KEY.public_key().public_bytes_raw()
+
+
+def published_k(d: int) -> float:
+    """k_u = 1 − d ln(2δ/d)/ε, as the paper has it."""
+    return 1 - d * log(2 * DELTA / d) / LN10
+
+
+def published_k_of_instances(d: int) -> float:
+    """K = d(1 − ln(2δ/d)/ε), as Korolova et al. have it."""
+    return d * (1 - log(2 * DELTA / d) / LN10)
+
+
+def test_the_papers_table() -> None:
+    """Nothing below 6.52; DP_u has d = 1 for k = 7-12, 2 for 13-18, 3 for 19-25; DP_a 7-13, 14-20, 21-28."""
+    assert published_k(1) == pytest.approx(6.52, abs=0.005)
+    assert [ceil(published_k(d)) for d in (1, 2, 3, 4)] == [7, 13, 19, 26]
+    assert [ceil(published_k_of_instances(d)) for d in (1, 2, 3, 4)] == [7, 14, 21, 29]
+
+
+def test_publishing_at_the_opening_threshold_is_not_private() -> None:
+    """F4: with T = k the δ is 0.91 for ε = ln 10, d = 1, k = 7, where 5e-7 is claimed."""
+    claimed = Policy("DP_u", 7, 1, 1.0, LN10, 5e-7, threshold=7)
+    assert claimed.exact_delta() == pytest.approx(0.91, abs=0.001)
+    with pytest.raises(InputError, match="promises 5e-07"):
+        claimed.check()
+    true = make_policy("DP_u", k=7, epsilon=LN10, delta=5e-7)
+    assert true.threshold > 7
+    assert true.exact_delta() <= 5e-7
+
+
+def test_dp_u_is_section_one_with_the_first_threshold_k() -> None:
+    policy = make_policy("DP_u", k=10, per_user=2, epsilon=1, delta=1e-6)
+    first = make_policy("DP_u", k=2, per_user=2, epsilon=1, delta=1e-6)
+    assert policy.threshold == first.threshold + 8 == 30 - 1 + 10  # section 1: τ' = T − 1 = 29 for τ = 1
+    assert calibrate.approximate_delta(2.0, 2, policy.threshold - 1, 10) > 1e-6
+
+
+def test_dp_a_counts_what_one_user_may_heap_on_one_artifact() -> None:
+    policy = make_policy("DP_a", k=10, per_user=3, epsilon=3, delta=1e-6)
+    assert policy.threshold > make_policy("DP_u", k=10, per_user=3, epsilon=3, delta=1e-6).threshold
+    assert replace(policy, threshold=policy.threshold - 1).exact_delta() > 1e-6
+
+
+def test_st_u_takes_the_smallest_threshold_and_allows_for_liars() -> None:
+    assert make_policy("ST_u", epsilon=1, delta=1e-6).k == 8
+    assert make_policy("ST_u", epsilon=1, delta=1e-6, p=0.2, per_user=3).k == 13
+    assert make_policy("ST_u", epsilon=1, delta=1e-6, colluding=4).k == 12
+    with pytest.raises(InputError, match="has delta"):
+        make_policy("ST_u", epsilon=1, delta=1e-6, k=7)
+    with pytest.raises(InputError, match="has delta"):
+        replace(make_policy("ST_u", epsilon=1, delta=1e-6), p=0.2).check()
+
+
+def test_guarantees_say_who_is_trusted() -> None:
+    st, dp = make_policy("ST_u", epsilon=1, delta=1e-6), make_policy("DP_u", epsilon=1, delta=1e-6)
+    assert (st.guarantee().trust, dp.guarantee().trust) == ("nobody", "server")
+    assert make_policy("FT_u").guarantee().notion == "none"
+
+
+@pytest.mark.parametrize("name", POLICIES)
+def test_every_promise_has_its_proof(name: str) -> None:
+    epsilon, delta = (None, None) if name.startswith("FT") else (1.0, 1e-6)
+    path, _, anchor = make_policy(name, epsilon=epsilon, delta=delta).guarantee().proof.partition("#")
+    titles = re.findall(r"^## (.*)$", (Path(__file__).parents[2] / path).read_text(), re.MULTILINE)
+    assert anchor in [title.lower().replace(" ", "-") for title in titles]
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        ({"name": "FT_x"}, "no policy"),
+        ({"name": "ST_u"}, "needs its promise"),
+        ({"name": "FT_u", "epsilon": 1.0}, "promises no epsilon"),
+        ({"name": "DP_u", "p": 0.1, "epsilon": 1.0, "delta": 1e-6}, "only ST_u samples"),
+        ({"name": "FT_u", "k": 1}, "k ≥ 2"),
+    ],
+)
+def test_wrong_numbers_are_refused(given: dict[str, object], problem: str) -> None:
+    with pytest.raises(InputError, match=problem):
+        make_policy(**given)  # type: ignore[arg-type]
+
+
+# --- jobs ---
+
+
+def job(policy: Policy | None = None, **changes: object) -> Job:
+    made = Job("club", "query", policy or make_policy("ST_u", epsilon=1, delta=1e-6), 3, "aa", "bb", 100, 200)
+    return replace(made, **changes)  # type: ignore[arg-type]
+
+
+def test_a_signed_job_comes_back() -> None:
+    document = job().sign(KEY.private_bytes_raw())
+    assert read_job(document, SIGNER, now=150) == job()
+    assert len(job().id) == 16
+    assert job().id != job(epoch=4).id
+
+
+def test_forged_and_expired_jobs_are_refused() -> None:
+    document = job().sign(KEY.private_bytes_raw())
+    other = Ed25519PrivateKey.generate().private_bytes_raw()
+    record = json.loads(document)
+    weaker = json.dumps(record | {"job": record["job"].replace('"k":8', '"k":2')})
+    for forged in (job().sign(other), weaker, "{}", "nonsense", json.dumps(record | {"signature": "zz"})):
+        with pytest.raises(JobError, match="not signed"):
+            read_job(forged, SIGNER)
+    for now in (99, 200, 10**10):
+        with pytest.raises(JobError, match="not open now"):
+            read_job(document, SIGNER, now)
+
+
+def test_a_signed_job_with_a_false_promise_is_refused_by_clients() -> None:
+    """A server that signs numbers which do not keep its promise, or words that say something else."""
+    weak = replace(job().policy, k=3)
+    text = replace(job(), policy=weak).text
+    document = json.dumps({"job": text, "signature": KEY.sign(b"searchveil crowd job v1\n" + text.encode()).hex()})
+    with pytest.raises(InputError, match="has delta"):
+        read_job(document, SIGNER)
+    nicer = job().text.replace("Encrypted:", "Nothing but")
+    document = json.dumps({"job": nicer, "signature": KEY.sign(b"searchveil crowd job v1\n" + nicer.encode()).hex()})
+    with pytest.raises(JobError, match="words"):
+        read_job(document, SIGNER)
+
+
+def test_the_words_name_every_number() -> None:
+    words = " ".join(job().words().values())
+    assert "at most 1 of them" in words
+    assert "10 times in 100" in words
+    assert "reports of 8 different people" in words
+    assert "e^1" in words
+    assert "0.000001" in words or "1e-06" in words or "1e-6" in words
+    noisy = make_policy("DP_u", k=5, epsilon=1, delta=1e-6)
+    assert str(noisy.threshold) in job(noisy).words()["public"]
+
+
+def test_spellings_are_for_fixed_thresholds_alone() -> None:
+    with pytest.raises(JobError, match="spellings"):
+        job(secondary_k=3).check()
+    job(make_policy("FT_u"), secondary_k=3).check()
+
+
+# --- artifacts ---
+
+
+def test_a_submission_with_several_clicks_is_one_query() -> None:
+    clicks = [Search("a", 1.0, "u1", 1), Search("a", 1.0, "u2", 2), Search("a", 2.0)]
+    assert [one.text for one in kind_named("query").extract(clicks, False)] == ["a", "a"]
+
+
+def test_reformulations_end_with_the_session() -> None:
+    searches = [Search("a", 0.0), Search("b", 1800.0), Search("c", 1800.0 + 1801), Search("no time")]
+    assert [one.text for one in kind_named("reformulation").extract(searches, False)] == ["a\tb"]
+
+
+def test_what_does_not_fit_is_left_out() -> None:
+    assert not fits(Artifact("", " "))
+    assert not fits(Artifact("ü" * 128, ""))
+    assert fits(Artifact("ü" * 127, ""))
+    assert MOST_REPORTS == 1_000

@@ -1,0 +1,77 @@
+"""A relay strips the sender, mixes what it holds and keeps nothing; bodies that drip in are given up."""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+import httpx
+import pytest
+from local import LocalCrowd
+from starlette.exceptions import HTTPException
+
+from searchveil.crowd import web
+from searchveil.crowd.policy import make_policy
+from searchveil.crowd.relay import ANSWER_BYTES, Relay, relay_app
+from searchveil.crowd.report import SEALED_BYTES, dummy, receipt, seal
+from searchveil.crypto import hpke
+
+
+def test_reports_of_several_senders_leave_together_in_another_order() -> None:
+    private, public = hpke.generate()
+    server_private, server_public = hpke.generate()
+    forwarded: list[httpx.Request] = []
+
+    async def server(request: httpx.Request) -> httpx.Response:
+        forwarded.append(request)
+        blobs = [request.content[i : i + SEALED_BYTES] for i in range(0, len(request.content), SEALED_BYTES)]
+        opened = [hpke.unseal(server_private, b"searchveil crowd report v1", b"", blob) for blob in blobs]
+        return httpx.Response(200, content=b"".join(b"\0" + receipt(one) for one in opened))
+
+    reports = [[dummy() for _ in range(20)] for _ in range(3)]
+
+    async def play() -> list[bytes]:
+        relay = Relay(
+            private, {0: "http://server"}, hold_seconds=60, at_least=60, transport=httpx.MockTransport(server)
+        )
+        app = relay_app(relay)
+        async with app.router.lifespan_context(app):
+            transport = httpx.ASGITransport(app, client=("203.0.113.7", 1))
+            async with httpx.AsyncClient(transport=transport, base_url="http://relay") as senders:
+                bodies = [b"".join(seal(one, server_public, [(1, public)]) for one in some) for some in reports]
+                headers = {"User-Agent": "of this member", "X-Forwarded-For": "203.0.113.7", "Cookie": "me=1"}
+                sent = [senders.post("/reports/1", content=body, headers=headers) for body in bodies]
+                return [answer.content for answer in await asyncio.gather(*sent)]
+
+    answers = asyncio.run(play())
+    # Everybody got the answers to her own reports, in her own order.
+    for some, answer in zip(reports, answers, strict=True):
+        shown = [answer[i * ANSWER_BYTES + 1 : (i + 1) * ANSWER_BYTES] for i in range(len(some))]
+        assert shown == [receipt(one) for one in some]
+    (request,) = forwarded
+    assert not {"cookie", "x-forwarded-for"} & set(request.headers)
+    assert "of this member" not in str(request.headers)
+    blobs = [request.content[i : i + SEALED_BYTES] for i in range(0, len(request.content), SEALED_BYTES)]
+    opened = [hpke.unseal(server_private, b"searchveil crowd report v1", b"", blob) for blob in blobs]
+    flat = [one for some in reports for one in some]
+    assert sorted(opened) == sorted(flat)
+    assert opened != flat
+
+
+def test_a_relay_leaves_no_file(crowd: LocalCrowd) -> None:
+    before = {path.name for path in crowd.home.iterdir()}
+    job = crowd.job(make_policy("FT_u", k=2))
+    crowd.run(crowd.member("a", ["x"]), job)
+    new = {path.name for path in crowd.home.iterdir()} - before
+    assert not [name for name in new if "relay" in name]
+
+
+def test_a_body_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(web, "SLOWEST_BODY", 0.05)
+
+    class Slow:
+        async def stream(self) -> AsyncIterator[bytes]:
+            yield b"x"
+            await asyncio.sleep(10)
+
+    with pytest.raises(HTTPException) as refused:
+        asyncio.run(web.read_body(Slow(), 100))  # type: ignore[arg-type]
+    assert refused.value.status_code == 408
