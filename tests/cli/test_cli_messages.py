@@ -112,6 +112,7 @@ def test_a_release_of_any_table_can_be_exported(tmp_path: Path, table: str) -> N
     assert 'say "hi", you' in (tmp_path / "graph" / "nodes.tsv").read_text().replace('""', '"')
 
 
+@pytest.mark.slow
 def test_who_stops_reading_stops_the_command_as_a_signal_would(tmp_path: Path) -> None:
     line = f"set -o pipefail; '{COMMAND}' methods | true"
     codes = {
@@ -121,6 +122,7 @@ def test_who_stops_reading_stops_the_command_as_a_signal_would(tmp_path: Path) -
     assert codes <= {0, 128 + 13}
 
 
+@pytest.mark.slow
 def test_progress_that_nobody_reads_does_not_lose_a_release_that_was_paid_for(tmp_path: Path) -> None:
     log, ledger = crowd_log(tmp_path), new_ledger(tmp_path)
     paid = f"'{COMMAND}' release '{log}' {' '.join(PLENTY)} --out out --ledger '{ledger}' 2>&1 >/dev/null | true"
@@ -129,6 +131,7 @@ def test_progress_that_nobody_reads_does_not_lose_a_release_that_was_paid_for(tm
     assert [entry.status for entry in entries(ledger)] == ["written"]
 
 
+@pytest.mark.slow
 def test_a_closed_output_is_no_crash(tmp_path: Path) -> None:
     line = f"'{COMMAND}' release '{crowd_log(tmp_path)}' {' '.join(PLENTY)} --out out >&-"
     done = subprocess.run(["bash", "-c", line], cwd=tmp_path, env=environment(tmp_path), capture_output=True)

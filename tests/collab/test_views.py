@@ -83,6 +83,7 @@ def forced_totals(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     monkeypatch.setattr(masks, "mask_words", mask_words)
 
 
+@pytest.mark.slow
 def test_a_partys_view_does_not_depend_on_the_others_beyond_the_noisy_totals(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -41,6 +41,7 @@ def folder(log: SearchLog, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return METHOD.release(log, source=keyed(b"folder")).write(tmp_path_factory.mktemp("release") / "release")
 
 
+@pytest.mark.slow
 def test_the_folder_is_a_log_with_its_statistics(log: SearchLog, folder: Path) -> None:
     names = {path.name for path in folder.iterdir()}
     assert {"data.parquet", "queries.parquet", "clicks.parquet", "transitions.parquet", "statistics.json"} <= names
