@@ -33,6 +33,7 @@ def test_a_typing_error_is_answered_by_one_question(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_one_row_is_one_row(tmp_path: Path) -> None:
     log = crowd_log(tmp_path, queries=1)
     assert "1 row in out " in succeed(tmp_path, "release", log, *PLENTY, "--out", "out").out
@@ -41,6 +42,7 @@ def test_one_row_is_one_row(tmp_path: Path) -> None:
     assert succeed(tmp_path, "pool", "--queries", "queries.txt", "--out", "pool.parquet").out.endswith(": 1 query\n")
 
 
+@pytest.mark.slow
 def test_what_looks_personal_stays_out_unless_told_to_keep_it(tmp_path: Path) -> None:
     shown = succeed(tmp_path, "release", "--method", "safelog-click", "--help").out
     assert "--keep-personal" in shown
@@ -62,6 +64,7 @@ def test_a_threshold_is_reached_and_the_papers_k_is_exceeded(tmp_path: Path) -> 
         assert_refused(run(tmp_path, *how, "--threshold", "7"), f"{method} has no --threshold", "zealous")
 
 
+@pytest.mark.slow
 def test_safelog_session_says_how_many_users_it_takes_before_it_pays(tmp_path: Path) -> None:
     ledger = new_ledger(tmp_path)
     how = ("--method", "safelog-session", "--epsilon", "1", "--delta", "1e-6")
@@ -73,6 +76,7 @@ def test_safelog_session_says_how_many_users_it_takes_before_it_pays(tmp_path: P
     assert "if 60 users have it" in succeed(tmp_path, "plan", *how).out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["individual", "poisson", "multinomial"])
 def test_sampling_refuses_to_pay_for_nothing(tmp_path: Path, sampler: str) -> None:
     ledger = new_ledger(tmp_path)

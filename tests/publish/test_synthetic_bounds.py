@@ -155,6 +155,7 @@ def test_the_statistics_are_the_same_on_spark(duckdb_engine: Engine, spark_engin
     assert there.held == here.held
 
 
+@pytest.mark.slow
 def test_moves_and_states_by_hand(duckdb_engine: Engine) -> None:
     """first a (new, named), the same again, b (new), then a once more; next session: a, then a new other query."""
     history: History = [

@@ -104,6 +104,7 @@ def test_a_user_of_lone_items_is_named_as_rarely_as_is_promised(domain: str) -> 
     assert lower_end(named_runs(budget, domain), RUNS, 1e-6) <= allowed(budget, 1.0, 0.2)
 
 
+@pytest.mark.slow
 def test_a_threshold_for_the_whole_account_would_be_too_low() -> None:
     """The mistake: b computed with the σ of the account, not with that of the domain's own share."""
     budget = Budget.of(1.0, 0.2, "add-remove")
