@@ -40,7 +40,7 @@ lint: $(VENV)/.test-tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# The inner loop: nine tenths of the tests, which need neither Spark nor a browser and take a fraction of a second each.
+# The inner loop: four fifths of the tests, which need neither Spark nor a browser and take half a second at most.
 quick: $(VENV)/.test-tools lint
 	$(BIN)/pytest -q -n 2 --dist worksteal -m 'not slow and not spark'
 

@@ -77,6 +77,7 @@ def serve() -> None:
             become(**asked)
         _, status = os.waitpid(child, 0)
         print(os.waitstatus_to_exitcode(status), flush=True)
+    os._exit(0)  # nothing is left to put away
 
 
 def become(argv: list[str], folder: str, environment: dict[str, str], streams: list[str], limit: int) -> NoReturn:

@@ -55,6 +55,7 @@ def test_a_plan_before_anything_is_spent(log: sv.SearchLog) -> None:
     log.engine.close()
 
 
+@pytest.mark.slow
 def test_a_mechanism_is_a_value(log: sv.SearchLog) -> None:
     mechanism = sv.Zealous(epsilon=1, delta=1e-6)
     assert mechanism == sv.Zealous(epsilon=1, delta=1e-6, item="query", per_user=5, notion="approximate")

@@ -53,6 +53,7 @@ def test_what_is_refused(searchveil: Any, arguments: tuple[str, ...], message: s
     assert_refused(searchveil(*AUDIT, *arguments), message)
 
 
+@pytest.mark.slow
 def test_an_item_that_no_canary_could_be_seen_by_is_refused(searchveil: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def days(log: SearchLog) -> Any:
         return log.table.select("user", weekday=log.table["time"].day_of_week.full_name())
@@ -62,6 +63,7 @@ def test_an_item_that_no_canary_could_be_seen_by_is_refused(searchveil: Any, mon
     assert_refused(said, "the audit cannot see its canary 'near'")
 
 
+@pytest.mark.slow
 def test_who_knows_three_queries_finds_nobody_in_a_release_of_counts(searchveil: Any) -> None:
     log = demo_log(250)
     assert searchveil("release", log, "--epsilon", "1", "--delta", "1e-6", "--out", "counts").code == 0

@@ -35,6 +35,7 @@ def test_what_everybody_searched_comes_out_of_a_joint_release(tmp_path: Path) ->
     assert all(abs(count - 30) < 10 for count in counts if count is not None)
 
 
+@pytest.mark.slow
 def test_folders_are_made_and_certificates_pinned(tmp_path: Path, searchveil: Any) -> None:
     first = searchveil("collab", "init", "a", "--name", "library-a", "--json").json
     second = searchveil("collab", "init", "b", "--name", "library-b", "--json").json

@@ -9,6 +9,7 @@ from commandline import assert_refused, crowd_log, entries, new_ledger, run, run
 HALF = ("--method", "zealous", "--epsilon", "0.5", "--delta", "5e-7")
 
 
+@pytest.mark.slow
 def test_two_halves_fit_and_a_third_does_not(tmp_path: Path) -> None:
     log, ledger = crowd_log(tmp_path), tmp_path / "account.sqlite"
     budget = ("--ledger", ledger, "--budget-epsilon", "1", "--budget-delta", "1e-6")
@@ -160,6 +161,7 @@ def test_sessions_and_users_have_ledgers_of_their_own(tmp_path: Path) -> None:
     assert [entry.guarantee["unit"] for entry in entries(ledger)] == ["session"]
 
 
+@pytest.mark.slow
 def test_the_mu_of_weighted_releases_is_shown(tmp_path: Path) -> None:
     log, asked = crowd_log(tmp_path), ("--method", "weighted", "--epsilon", "1", "--delta", "1e-6", "--ledger", "l")
     budget = ("--budget-epsilon", "2", "--budget-delta", "1e-5", "--budget-composition", "gaussian")

@@ -33,6 +33,7 @@ def test_a_typing_error_is_answered_by_one_question(tmp_path: Path) -> None:
     )
 
 
+@pytest.mark.slow
 def test_one_row_is_one_row(tmp_path: Path) -> None:
     log = crowd_log(tmp_path, queries=1)
     assert "1 row in out " in succeed(tmp_path, "release", log, *PLENTY, "--out", "out").out
@@ -41,6 +42,7 @@ def test_one_row_is_one_row(tmp_path: Path) -> None:
     assert succeed(tmp_path, "pool", "--queries", "queries.txt", "--out", "pool.parquet").out.endswith(": 1 query\n")
 
 
+@pytest.mark.slow
 def test_what_looks_personal_stays_out_unless_told_to_keep_it(tmp_path: Path) -> None:
     shown = succeed(tmp_path, "release", "--method", "safelog-click", "--help").out
     assert "--keep-personal" in shown
@@ -62,6 +64,7 @@ def test_a_threshold_is_reached_and_the_papers_k_is_exceeded(tmp_path: Path) -> 
         assert_refused(run(tmp_path, *how, "--threshold", "7"), f"{method} has no --threshold", "zealous")
 
 
+@pytest.mark.slow
 def test_safelog_session_says_how_many_users_it_takes_before_it_pays(tmp_path: Path) -> None:
     ledger = new_ledger(tmp_path)
     how = ("--method", "safelog-session", "--epsilon", "1", "--delta", "1e-6")
@@ -73,6 +76,7 @@ def test_safelog_session_says_how_many_users_it_takes_before_it_pays(tmp_path: P
     assert "if 60 users have it" in succeed(tmp_path, "plan", *how).out
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["individual", "poisson", "multinomial"])
 def test_sampling_refuses_to_pay_for_nothing(tmp_path: Path, sampler: str) -> None:
     ledger = new_ledger(tmp_path)
@@ -112,6 +116,7 @@ def test_a_release_of_any_table_can_be_exported(tmp_path: Path, table: str) -> N
     assert 'say "hi", you' in (tmp_path / "graph" / "nodes.tsv").read_text().replace('""', '"')
 
 
+@pytest.mark.slow
 def test_who_stops_reading_stops_the_command_as_a_signal_would(tmp_path: Path) -> None:
     line = f"set -o pipefail; '{COMMAND}' methods | true"
     codes = {
@@ -121,6 +126,7 @@ def test_who_stops_reading_stops_the_command_as_a_signal_would(tmp_path: Path) -
     assert codes <= {0, 128 + 13}
 
 
+@pytest.mark.slow
 def test_progress_that_nobody_reads_does_not_lose_a_release_that_was_paid_for(tmp_path: Path) -> None:
     log, ledger = crowd_log(tmp_path), new_ledger(tmp_path)
     paid = f"'{COMMAND}' release '{log}' {' '.join(PLENTY)} --out out --ledger '{ledger}' 2>&1 >/dev/null | true"
@@ -129,6 +135,7 @@ def test_progress_that_nobody_reads_does_not_lose_a_release_that_was_paid_for(tm
     assert [entry.status for entry in entries(ledger)] == ["written"]
 
 
+@pytest.mark.slow
 def test_a_closed_output_is_no_crash(tmp_path: Path) -> None:
     line = f"'{COMMAND}' release '{crowd_log(tmp_path)}' {' '.join(PLENTY)} --out out >&-"
     done = subprocess.run(["bash", "-c", line], cwd=tmp_path, env=environment(tmp_path), capture_output=True)

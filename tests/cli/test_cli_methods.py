@@ -35,6 +35,7 @@ def test_help_of_a_method_shows_its_options_and_an_example_that_runs(
     assert searchveil(*example[1:]).code == 0
 
 
+@pytest.mark.slow
 def test_help_without_a_method_shows_no_options_of_methods_and_says_where_they_are(searchveil: Any) -> None:
     for command in ("release", "plan", "audit"):
         shown = searchveil(command, "--help").out
@@ -90,6 +91,7 @@ def test_the_method_is_found_before_anything_is_parsed(words: str, method: str |
     assert method_in(words.split()) == method
 
 
+@pytest.mark.slow
 def test_texts_of_the_command_line_become_values(searchveil: Any) -> None:
     """Whatever a type needs: a number, a whole number, a flag, a word, several texts."""
     said = searchveil(

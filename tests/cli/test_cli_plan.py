@@ -151,6 +151,7 @@ def test_people_read_both_ways_to_write_the_threshold(tmp_path: Path) -> None:
     assert "The release is (1, 1e-06)-differentially private" in told
 
 
+@pytest.mark.slow
 def test_figures_of_a_private_log_are_called_private(tmp_path: Path) -> None:
     for asked in (("--sampler", "poisson", "--delta", "0.5"), ("--wanted-size", "5")):
         told = run(tmp_path, "plan", demo_log(), "--method", "sampling", *asked)
@@ -163,11 +164,13 @@ def test_figures_of_a_private_log_are_called_private(tmp_path: Path) -> None:
     assert "limit" not in plan(tmp_path, demo_log(), *individual), "it tells nothing of a log"
 
 
+@pytest.mark.slow
 def test_what_is_printed_is_not_below_what_is_promised(tmp_path: Path) -> None:
     told = succeed(tmp_path, "plan", "--epsilon", "1.0000004", "--delta", "1.0000004e-3").out
     assert "(1.00001, 0.00100001)-differentially private" in told
 
 
+@pytest.mark.slow
 def test_weighted_is_the_default(tmp_path: Path) -> None:
     planned = plan(tmp_path, "--epsilon", "1", "--delta", "1e-6", "--assume", "users=3000,held=10")
     assert planned["method"] == "weighted"
@@ -187,6 +190,7 @@ def test_a_guess_is_for_methods_that_it_knows(tmp_path: Path) -> None:
     assert_refused(run(tmp_path, "plan", *ONE, "--assume", "users=3000,spread=7"), "spread", "0 and 3")
 
 
+@pytest.mark.slow
 def test_weighted_of_a_tiny_delta_gets_an_answer(tmp_path: Path) -> None:
     """Tails of the first rounds are so far out that computing them would take minutes."""
     planned = plan(tmp_path, "--epsilon", "1", "--delta", "1e-300")

@@ -104,6 +104,7 @@ def test_korolova_with_clicks_on_public_urls(tmp_path: Path) -> None:
     assert {row["query"] for row in clicks} == {"news"}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("method", "item", "columns"),
     [
@@ -143,6 +144,7 @@ def test_people_read_the_guarantee_and_where_it_lies(tmp_path: Path) -> None:
     assert everything_in(tmp_path / "out") == FOLDER | {"data.parquet"}
 
 
+@pytest.mark.slow
 def test_bad_rows_are_told_to_the_publisher_and_kept_from_the_readers(tmp_path: Path) -> None:
     log = crowd_log(tmp_path)
     log.write_text(log.read_text(encoding="utf-8") + "1,too,many\n", encoding="utf-8")

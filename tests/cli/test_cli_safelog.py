@@ -29,6 +29,7 @@ def crowd(folder: Path, users: int = 60) -> Path:
 # --- the way through --------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_from_a_demo_log_to_a_pool_a_release_and_a_graph(tmp_path: Path) -> None:
     """The real command, a process for each step."""
     log = demo_log()
@@ -57,6 +58,7 @@ def test_from_a_demo_log_to_a_pool_a_release_and_a_graph(tmp_path: Path) -> None
     assert again["queries"] == len(asked)
 
 
+@pytest.mark.slow
 def test_sessions_of_a_demo_log_and_orcas(searchveil: Any, tmp_path: Path) -> None:
     how = (*SESSION, "--epsilon", 80, "--delta", 1e-2, "--clicks-per-user", 4, "--table", "parquet")
     done = searchveil("release", demo_log(), *how, "--out", "sessions", "--json")
@@ -69,6 +71,7 @@ def test_sessions_of_a_demo_log_and_orcas(searchveil: Any, tmp_path: Path) -> No
     assert exported.json["files"]["orcas.tsv"] > 0
 
 
+@pytest.mark.slow
 def test_what_everybody_did_comes_out_and_what_looks_personal_does_not(searchveil: Any, tmp_path: Path) -> None:
     log = crowd(tmp_path)
     same = ("--epsilon", 60, "--delta", 1e-4, "--table", "csv")
@@ -81,6 +84,7 @@ def test_what_everybody_did_comes_out_and_what_looks_personal_does_not(searchvei
     assert '"[""weather"", ""news""]"' in (tmp_path / "s" / "data.csv").read_text(), "a session is a list"
 
 
+@pytest.mark.slow
 def test_the_filter_that_protects_nobody_is_told_before_and_after(searchveil: Any, tmp_path: Path) -> None:
     log = crowd(tmp_path)
     assert searchveil("plan", *CLICK, *ONE, "--json").json["guarantee"]["unprotected"] == []

@@ -106,6 +106,7 @@ def test_an_empty_release_speaks_of_draws_not_of_thresholds(searchveil: Any, log
     assert "threshold" not in said.out
 
 
+@pytest.mark.slow
 def test_plan_tells_the_limit_before_anything_is_done_and_advises(searchveil: Any) -> None:
     said = done(searchveil("plan", *SAMPLING, "--delta", "0.5", "--users", "1980")).out
     assert "1,372" in said
@@ -117,6 +118,7 @@ def test_plan_tells_the_limit_before_anything_is_done_and_advises(searchveil: An
     assert "zealous" in record["advice"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("option", "wanted"), [("--wanted-size", "20"), ("--wanted-recall", "0.5")])
 def test_plan_finds_the_smallest_delta_for_what_is_wanted(
     searchveil: Any, log_file: Path, option: str, wanted: str
@@ -172,6 +174,7 @@ def test_what_individual_rates_refuse(
     assert_refused(searchveil("release", log_file, *INDIVIDUAL, *arguments, "--out", "out"), message)
 
 
+@pytest.mark.slow
 def test_wanted_sizes_need_a_log_and_no_delta(searchveil: Any, log_file: Path) -> None:
     assert_refused(
         searchveil("plan", log_file, *INDIVIDUAL, "--sampler", "individual", "--wanted-size", "10"),

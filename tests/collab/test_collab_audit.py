@@ -112,6 +112,7 @@ class BoundedTooLate(Joint):
         return 1000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", [Joint(0.5, 0.05, per_user=1), SeenByAParty(0.5, 0.05, per_user=1)])
 def test_a_joint_release_is_not_refuted(mechanism: Joint) -> None:
     report = audit(mechanism, runs=45, canaries=["far", "unique"], confidence=0.99, source=keyed(b"joint"))

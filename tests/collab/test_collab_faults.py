@@ -83,6 +83,7 @@ def slowed(party: Party, slow: str, seconds: float) -> None:
     party.link.send = send  # type: ignore[method-assign]
 
 
+@pytest.mark.slow
 def test_a_line_that_is_cut_for_a_while(tmp_path: Path) -> None:
     """The run goes on as if nothing had been: no message is lost, and none is there twice."""
     consortium = Consortium(tmp_path, settings={"silence": 20})
@@ -104,6 +105,7 @@ def test_a_line_that_is_cut_for_a_while(tmp_path: Path) -> None:
     assert all(table == counts(LOGS) for table in outcome.tables.values())
 
 
+@pytest.mark.slow
 def test_a_party_that_is_slow_is_waited_for(tmp_path: Path) -> None:
     """Longer than the silence that is allowed: it lives, and its heart beats."""
     consortium = Consortium(tmp_path, 2, settings={"silence": 3})

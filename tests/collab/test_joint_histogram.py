@@ -26,6 +26,7 @@ def test_without_noise_it_is_the_central_histogram(parties: int, tmp_path: Path)
         assert table == counts(logs)
 
 
+@pytest.mark.slow
 def test_every_party_has_the_same_folder(tmp_path: Path) -> None:
     consortium = Consortium(tmp_path, 3)
     many = {name: {f"{name}{i}": ["weather", "news", f"{name} {i}"] for i in range(60)} for name in consortium.names}

@@ -25,6 +25,7 @@ LOGS = {
 SHARED = {("weather", "w.example"), ("news", "n.example")}
 
 
+@pytest.mark.slow
 def test_rows_of_all_parties_come_out_in_one_table(tmp_path: Path) -> None:
     consortium = Consortium(tmp_path, 3, settings=SAMPLING)
     outcome = consortium.run(LOGS)
@@ -83,6 +84,7 @@ def test_a_sealed_row_that_comes_twice_ends_the_run(tmp_path: Path) -> None:
         assert "the same sealed row came twice" in str(outcome.failed[name])
 
 
+@pytest.mark.slow
 def test_a_row_that_is_left_out_is_missed(tmp_path: Path) -> None:
     consortium = Consortium(tmp_path, 2, settings=SAMPLING)
     logs = {name: LOGS[name] for name in "ab"}

@@ -113,6 +113,7 @@ def test_messages_that_are_not_as_agreed(kind: str, tmp_path: Path) -> None:
     assert_refused_everywhere(outcome, says)
 
 
+@pytest.mark.slow
 def test_points_that_are_not_canonical(tmp_path: Path) -> None:
     def change(party: Party) -> None:
         honest = party.link.send_part
@@ -125,6 +126,7 @@ def test_points_that_are_not_canonical(tmp_path: Path) -> None:
     assert_refused_everywhere(run_with(Consortium(tmp_path), change), "b sent a point that is refused", "canonical")
 
 
+@pytest.mark.slow
 def test_a_wrong_share_of_an_opened_item(tmp_path: Path) -> None:
     def change(party: Party) -> None:
         honest = party.link.send
@@ -156,6 +158,7 @@ def test_a_coordinator_that_changes_what_it_passes_on(tmp_path: Path) -> None:
     assert_refused_everywhere(outcome, "was changed on its way")
 
 
+@pytest.mark.slow
 def test_a_coordinator_that_shows_parties_different_unions(tmp_path: Path) -> None:
     class Unfair(Coordinator):
         def _send(self, recipient: str, phase: Any, topic: str, payload: bytes) -> None:

@@ -83,6 +83,7 @@ def forced_totals(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     monkeypatch.setattr(masks, "mask_words", mask_words)
 
 
+@pytest.mark.slow
 def test_a_partys_view_does_not_depend_on_the_others_beyond_the_noisy_totals(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -111,6 +112,7 @@ def test_a_partys_view_does_not_depend_on_the_others_beyond_the_noisy_totals(
             assert stats.chisquare(counts).pvalue > FALSE_ALARM
 
 
+@pytest.mark.slow
 def test_two_numbers_of_dummies_hide_how_many_items_are_shared(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """With one number, the length of b's list and the size of the union would tell exactly how many a has as well."""
 
@@ -137,6 +139,7 @@ def test_two_numbers_of_dummies_hide_how_many_items_are_shared(tmp_path: Path, m
     assert sent[1] // 16 == items + 1  # the filling went around the ring, and no further
 
 
+@pytest.mark.slow
 def test_ids_of_two_runs_have_nothing_in_common(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     seen: list[list[set[bytes]]] = []
     honest = coordinator_module.united
@@ -157,12 +160,14 @@ def test_ids_of_two_runs_have_nothing_in_common(tmp_path: Path, monkeypatch: pyt
     assert not set().union(*first) & set().union(*second)
 
 
+@pytest.mark.slow
 def test_no_hop_can_match_points_with_guesses(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Whoever knows all texts, and even the secret scalars of all parties, finds none of them in what passes by."""
     scalars, seen = run_with_known_scalars(Consortium(tmp_path), monkeypatch)
     assert not any(matches(name, seen, scalars) for name in "abc")
 
 
+@pytest.mark.slow
 def test_without_the_fresh_factor_the_same_guesses_match(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The attack works where ρ is 1: the test above can fail."""
     one = (1).to_bytes(32, "little")
@@ -200,6 +205,7 @@ def matches(name: str, seen: Mapping[str, Seen], scalars: list[bytes]) -> bool:
     return any(points[i : i + 32] in guesses for i in range(0, len(points), 32))
 
 
+@pytest.mark.slow
 def test_the_coordinator_reads_no_total_and_no_text_that_did_not_pass(tmp_path: Path) -> None:
     """Everything that reaches it: no text, no count vector, nothing that parties send each other in the clear."""
     stored: list[bytes] = []
@@ -237,6 +243,7 @@ def test_opening_tells_neither_who_nor_how_many_held_an_item() -> None:
         opening.opened(mixed)
 
 
+@pytest.mark.slow
 def test_a_transcript_has_no_private_value(tmp_path: Path) -> None:
     consortium = Consortium(tmp_path)
     logs = {name: {f"user-{name}{i}": ["weather", f"zebra {i}"] for i in range(9)} for name in "abc"}

@@ -184,6 +184,7 @@ def test_another_text_cannot_be_attached_to_a_group(crowd: LocalCrowd) -> None:
     assert crowd.counts(job) == {"common": 3}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["FT_u", "FT_a", "ST_u"])
 def test_the_central_computation_gives_the_same(crowd: LocalCrowd, name: str) -> None:
     """With the same secrets, so the same coins: what an experiment counts is what a crowd opens."""

@@ -36,7 +36,7 @@ class Daemon:
             "SPARK_HOME": str(home),
             "SPARK_LOCAL_IP": "127.0.0.1",
             "SPARK_DAEMON_MEMORY": "256m",
-            "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED_JAVA,
+            "SPARK_DAEMON_JAVA_OPTS": f"{SHORT_LIVED_JAVA} -Dspark.worker.timeout=900 -Dspark.network.timeout=900s",
         }
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(

@@ -129,6 +129,7 @@ SEARCHES = st.tuples(
 )
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(SEARCHES, max_size=12))
 def test_pairs_are_those_of_sessions_worked_out_by_hand(

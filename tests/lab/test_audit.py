@@ -328,6 +328,7 @@ def test_a_canary_that_nobody_could_see_is_refused(item: Item, canary: str, why:
         audit(Zealous(0.5, 0.1, item, per_user=1), runs=60, canaries=[canary], source=keyed(b"unseen"))
 
 
+@pytest.mark.slow
 def test_a_scene_whose_crowd_is_not_what_it_should_be_is_refused() -> None:
     def without_a_tenth(log: SearchLog) -> ir.Table:
         return log.table.filter(~log.table["user"].endswith("1")).select("user", "query")

@@ -58,6 +58,7 @@ def test_masses_are_those_of_a_rounded_normal_variable() -> None:
     assert found.mass.sum() == pytest.approx(1, abs=2e-13)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("scores", [True, False])
 def test_the_distribution_is_that_of_many_releases(scores: bool) -> None:
     """Three items, two rounds: 20,000 releases with noise from the account, against the enumeration.

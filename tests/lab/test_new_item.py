@@ -231,6 +231,7 @@ def test_hashes_take_any_number_of_values(engine: Engine) -> None:
 # --- what an item can say of itself -----------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_what_follows_from_its_counts_decides_which_measures_and_applications_apply(
     monkeypatch: pytest.MonkeyPatch, duckdb_engine: Engine
 ) -> None:

@@ -220,6 +220,7 @@ def test_an_earlier_report_is_replaced_and_nothing_else_stays(hostile: Evaluated
 # --- what it says -----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_no_text_of_the_log_is_in_the_page_as_code(hostile: Evaluated) -> None:
     page = report(hostile.result, hostile.folder, against=hostile.against)
     page = page[: page.rindex("<script>") + len("<script>")]  # the drawing libraries have HTML of their own

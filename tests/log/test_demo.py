@@ -33,6 +33,7 @@ def rows(demo: DemoLog) -> pa.Table:
     return pq.read_table(demo.path)
 
 
+@pytest.mark.slow
 def test_same_users_and_seed_give_the_same_bytes(demo: DemoLog, tmp_path: Path) -> None:
     again = write_demo(tmp_path / "again.parquet", users=USERS, seed=7)
     assert again.path.read_bytes() == demo.path.read_bytes()
@@ -81,6 +82,7 @@ def test_rows_go_by_user_and_then_by_time(rows: pa.Table) -> None:
     assert (np.diff(time)[np.diff(user) == 0] >= np.timedelta64(0)).all()
 
 
+@pytest.mark.slow
 def test_a_smaller_log_is_the_beginning_of_a_larger_one(rows: pa.Table, tmp_path: Path) -> None:
     for users in (1, 700, USERS_PER_CHUNK, USERS_PER_CHUNK + 1):
         smaller = pq.read_table(write_demo(tmp_path / f"{users}.parquet", users=users, seed=7).path)

@@ -20,6 +20,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.mark.slow
 def test_odd_queries_take_the_place_of_others_and_change_nothing_else(folder: Path) -> None:
     plain, odd = pq.read_table(folder / "plain.parquet"), pq.read_table(folder / "odd.parquet")
     assert odd.drop_columns(["query"]).equals(plain.drop_columns(["query"]))
@@ -37,6 +38,7 @@ def test_odd_queries_take_the_place_of_others_and_change_nothing_else(folder: Pa
     assert 200 < max(map(len, texts)) <= LONGEST_PASTED
 
 
+@pytest.mark.slow
 def test_the_rows_of_a_submission_change_together(folder: Path) -> None:
     of: dict[tuple[int, object], set[str]] = {}
     for row in pq.read_table(folder / "odd.parquet").to_pylist():

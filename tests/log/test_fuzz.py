@@ -311,6 +311,7 @@ def test_damaged_text_is_read_or_refused(tmp_path: Path, duckdb_engine: Engine, 
     damage_and_read(tmp_path, duckdb_engine, described.files(ROWS), **arguments)
 
 
+@pytest.mark.slow
 def test_damaged_parquet_is_read_or_refused(tmp_path: Path, duckdb_engine: Engine) -> None:
     damage_and_read(tmp_path, duckdb_engine, [parquet_bytes()], format="parquet")
 

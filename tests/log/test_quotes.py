@@ -160,6 +160,7 @@ def test_well_formed_text_is_read_as_by_csv(
     assert not unfinished.left_out
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("line_end", [b"\n", b"\r\n"])
 def test_a_chunk_may_end_at_any_byte_of_a_record(tmp_path: Path, line_end: bytes) -> None:

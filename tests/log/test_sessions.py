@@ -65,6 +65,7 @@ def plain_sessions(rows: Rows, gap: float) -> list[tuple[str, str, int]]:
     return sorted(found)
 
 
+@pytest.mark.slow
 def test_sessions_agree_with_plain_python(duckdb_engine: Engine) -> None:
     row = st.tuples(st.sampled_from("abc"), st.sampled_from("xyz"), st.integers(0, 300).map(float))
 

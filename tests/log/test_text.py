@@ -198,6 +198,7 @@ def test_junk_is_counted_line_by_line(
     assert log.rows + sum(problem.rows for problem in log.problems) == len(junk) + 1
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.integers(0, 700), min_size=1, max_size=12))
 def test_lines_of_any_length_around_the_limit(
@@ -226,6 +227,7 @@ def test_only_bad_rows_is_an_error(tmp_path: Path, duckdb_engine: Engine) -> Non
         read_log(path, engine=duckdb_engine)
 
 
+@pytest.mark.slow
 def test_faults_far_into_a_large_file_have_the_right_line(tmp_path: Path, duckdb_engine: Engine) -> None:
     """Several scanning threads, several buffers: the numbers must still be those of the file."""
     filler = b"".join(row(user=b"%d" % i, query=b"query number %d" % i) + b"\n" for i in range(20_000))

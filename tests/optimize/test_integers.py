@@ -75,6 +75,7 @@ def test_frequent_of_small_programs_is_nearly_the_best(counts: ClickCounts, tota
     assert solution.objective == pytest.approx(best_by_force(counts, objective, LogOf(Fraction(3)), total), abs=1e-3)
 
 
+@pytest.mark.slow
 @given(logs(), st.floats(0.05, 6), st.lists(st.integers(0, 2), min_size=6, max_size=6))
 def test_filling_keeps_what_is_there_and_leaves_no_room(counts: ClickCounts, b: float, start: list[int]) -> None:
     program = Program.of(counts, Size(), b)

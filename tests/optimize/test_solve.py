@@ -66,6 +66,7 @@ def test_recall_of_frequent_pairs_rises_with_b() -> None:
     assert values[-1] == pytest.approx(0, abs=1e-9)
 
 
+@pytest.mark.slow
 def test_a_total_at_the_very_limit_is_reached_and_one_beyond_is_refused() -> None:
     counts = random_log(7)
     best = relax(counts, "poisson", Size(), 1.0).objective

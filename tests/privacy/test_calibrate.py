@@ -157,6 +157,7 @@ print(calibrate.approximate_threshold(1.0, 5.13e-85, 5), Zealous(1, 1e-90).plan(
 """
 
 
+@pytest.mark.slow
 def test_a_tiny_delta_such_as_those_of_table_1_is_answered_and_not_searched_for_ever() -> None:
     """In a process of its own, so that an endless search fails this test instead of stopping all of them."""
     answer = subprocess.run([sys.executable, "-c", TINY], capture_output=True, text=True, timeout=280, check=True)

@@ -213,6 +213,7 @@ def test_no_differential_privacy_has_no_cost() -> None:
         optimal([Guarantee.no_differential_privacy("test", ())], 1e-6)
 
 
+@pytest.mark.slow
 def test_the_terminal_stays_clean_and_the_import_late() -> None:
     program = (
         "import sys\n"

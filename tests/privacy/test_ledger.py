@@ -328,6 +328,7 @@ def test_no_differential_privacy_is_refused_by_any_budget(tmp_path: Path) -> Non
         ledger.reserve(**anonymous)
 
 
+@pytest.mark.slow
 def test_optimal_composition_admits_more_and_says_what_it_assumes(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path / "l.db", budget_epsilon=2, budget_delta=1e-5, composition="pld")
     releases = 0

@@ -56,6 +56,7 @@ def test_bounds_agree_however_many_bits_are_asked_for() -> None:
         assert coarse_low <= low >> 136 <= coarse_high
 
 
+@pytest.mark.slow
 def test_too_little_noise_is_refused_in_time() -> None:
     with pytest.raises(InputError, match="more than 32,768 users"):
         NamingChance(Fraction(1, 10**9), Fraction(1, 10**9)).needed(0.5)

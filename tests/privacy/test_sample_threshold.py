@@ -12,6 +12,7 @@ from searchveil.privacy.sample_threshold import Floats
 LN10 = log(10)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("epsilon", "p", "thresholds"),
     [  # for d = 1, 2, 3 items per user, δ = 1e-6

@@ -284,6 +284,7 @@ def test_croissant_is_valid_and_leads_to_the_data(tmp_path: Path, format: str, m
 # That it comes back unchanged
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("format", ["parquet", "csv", "tsv"])
 @settings(max_examples=30, deadline=None)
 @given(rows=st.lists(st.tuples(ODD_TEXTS, st.integers(-(2**63), 2**63 - 1))))

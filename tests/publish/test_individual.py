@@ -160,6 +160,7 @@ def test_pseudonyms_are_fresh_and_the_order_tells_nothing(duckdb_engine: Engine)
 # --- who appears, exactly ---------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=200, deadline=None)
 @given(st.floats(5e-324, 1 - 2.0**-53), st.floats(0, 1), st.none() | st.floats(0.01, 10))
 def test_nobody_appears_more_often_than_what_is_left_of_delta(delta: float, part: float, epsilon: float | None) -> None:

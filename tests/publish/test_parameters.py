@@ -131,6 +131,7 @@ def mechanisms(draw: st.DrawFn) -> Mechanism:
         return build(name, method_named(name).example)
 
 
+@pytest.mark.slow
 @settings(max_examples=300, deadline=None, derandomize=True)
 @given(mechanisms())
 def test_a_mechanism_is_given_back_by_its_text_forms(mechanism: Mechanism) -> None:
@@ -196,6 +197,7 @@ def strings(tree: ast.AST) -> list[ast.Constant]:
     return [node for node in constants if id(node) not in documentation]
 
 
+@pytest.mark.slow
 def test_only_the_command_line_speaks_of_options() -> None:
     package = ROOT / "src" / "searchveil"
     found = [

@@ -271,6 +271,7 @@ def test_counts_are_those_of_plain_loops_and_one_user_moves_them_by_no_more_than
         assert variant == "published" or max(moved, default=0) <= 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("sessions", "queries", "clicks"), [(1, 2, 1), (1, 3, 2), (2, 3, 3)])
 def test_long_histories_are_counted_like_short_ones(
     duckdb_engine: Engine, sessions: int, queries: int, clicks: int
@@ -296,6 +297,7 @@ def test_long_histories_are_counted_like_short_ones(
     assert counts_of(mechanism, duckdb_engine, rows) == by_hand(mechanism, rows)
 
 
+@pytest.mark.slow
 def test_personal_rows_are_in_neither_sessions_nor_clicks(duckdb_engine: Engine) -> None:
     rows: list[Row] = [
         (user, query, minute, f"{minute}.example")
@@ -362,6 +364,7 @@ def test_no_clicks_unless_asked_for_and_no_url_needed(duckdb_engine: Engine) -> 
     assert {tuple(row["session"]) for row in release.table.to_pylist()} == {("weather", "news"), ("later", "latest")}
 
 
+@pytest.mark.slow
 def test_one_key_gives_one_release_on_every_engine(engine: Engine, duckdb_engine: Engine) -> None:
     draw = Random(4)
     rows: list[Row] = [

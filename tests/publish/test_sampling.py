@@ -386,6 +386,7 @@ def test_less_than_one_tuple_is_advised_against(duckdb_engine: Engine) -> None:
     assert release.plan.advice is not None
 
 
+@pytest.mark.slow
 def test_a_size_that_is_not_reached_is_told(duckdb_engine: Engine) -> None:
     """One draw of 150 is more than a share of 0.005, so infrequent pairs stay out; the frequent ones do not suffice."""
     log = log_of(duckdb_engine, random_clicks(400, 80, seed=7))

@@ -41,6 +41,7 @@ def folder(log: SearchLog, tmp_path_factory: pytest.TempPathFactory) -> Path:
     return METHOD.release(log, source=keyed(b"folder")).write(tmp_path_factory.mktemp("release") / "release")
 
 
+@pytest.mark.slow
 def test_the_folder_is_a_log_with_its_statistics(log: SearchLog, folder: Path) -> None:
     names = {path.name for path in folder.iterdir()}
     assert {"data.parquet", "queries.parquet", "clicks.parquet", "transitions.parquet", "statistics.json"} <= names
@@ -88,6 +89,7 @@ def test_drawing_again_needs_no_log(folder: Path, tmp_path: Path) -> None:
     assert written.plan.parameters["tail"] == "omit"
 
 
+@pytest.mark.slow
 def test_evaluation_takes_it_as_a_log(log: SearchLog, folder: Path) -> None:
     found = evaluate(folder, log, applications=[])
     assert found.doubt is None
@@ -96,6 +98,7 @@ def test_evaluation_takes_it_as_a_log(log: SearchLog, folder: Path) -> None:
     assert "retained-users" in found.skipped
 
 
+@pytest.mark.slow
 def test_a_release_of_a_synthetic_log_works(folder: Path) -> None:
     drawn = read_log(folder / "data.parquet")
     again = Synthetic(20.0, 1e-3, from_="2024-03-01", to="2024-05-31").release(drawn, source=keyed(b"again"))
@@ -103,6 +106,7 @@ def test_a_release_of_a_synthetic_log_works(folder: Path) -> None:
     drawn.engine.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("columns", [[], ["time"], ["url"], ["url", "rank"]])
 def test_a_log_without_times_or_urls_skips_what_needs_them(duckdb_engine: Engine, columns: list[str]) -> None:
     histories: dict[str, History] = {

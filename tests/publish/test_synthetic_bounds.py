@@ -37,12 +37,14 @@ HEAVY: History = [
 EARLIEST: History = [(0, "a", None)]
 
 
+@pytest.mark.slow
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(history=HISTORIES)
 def test_adding_a_user_changes_every_statistic_by_at_most_its_bound(duckdb_engine: Engine, history: list[Row]) -> None:
     check(duckdb_engine, history)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("history", [HEAVY, EARLIEST], ids=["heavy", "earliest"])
 def test_so_does_an_extreme_user(duckdb_engine: Engine, history: History) -> None:
     changes = check(duckdb_engine, history)
@@ -58,6 +60,7 @@ def check(engine: Engine, history: History) -> dict[str, Any]:
     return {name: totals - before.totals[name] for name, totals in after.totals.items()}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("statistic", ["clicks", "volume", "gaps", "holders"])
 def test_a_heavy_user_comes_near_the_bound(duckdb_engine: Engine, statistic: str) -> None:
     """Or else a bound that is never felt would be tested by nobody."""
@@ -123,6 +126,7 @@ MISTAKES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.kind.__name__)
 def test_mistakes_are_found(duckdb_engine: Engine, mistake: Mistake) -> None:
     late: dict[str, History] = {
@@ -133,6 +137,7 @@ def test_mistakes_are_found(duckdb_engine: Engine, mistake: Mistake) -> None:
     assert mistake.statistic in faults(before, after, "added")
 
 
+@pytest.mark.slow
 def test_rows_of_other_days_count_nowhere(duckdb_engine: Engine) -> None:
     before = given_outcomes(log_of(OTHERS, duckdb_engine))
     outside: History = [(-1, "a", "http://x"), (14 * 24 * 60, "b", "http://y")]
@@ -150,6 +155,7 @@ def test_the_statistics_are_the_same_on_spark(duckdb_engine: Engine, spark_engin
     assert there.held == here.held
 
 
+@pytest.mark.slow
 def test_moves_and_states_by_hand(duckdb_engine: Engine) -> None:
     """first a (new, named), the same again, b (new), then a once more; next session: a, then a new other query."""
     history: History = [

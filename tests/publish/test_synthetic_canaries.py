@@ -73,6 +73,7 @@ def told(published: Published) -> set[str]:
     return {kind for kind, there in found.items() if there}
 
 
+@pytest.mark.slow
 def test_lone_items_of_every_domain_stay_in(duckdb_engine: Engine) -> None:
     log, plan = crowd_with_canary(duckdb_engine), METHOD.plan()
     for number in range(5):
@@ -81,6 +82,7 @@ def test_lone_items_of_every_domain_stay_in(duckdb_engine: Engine) -> None:
         assert {"weather", "news"} <= set(published.documents["statistics"]["queries"])
 
 
+@pytest.mark.slow
 def test_without_thresholds_they_would_come_out(duckdb_engine: Engine) -> None:
     """The control: next to no noise, and in one domain after the other a threshold that one user reaches."""
     log, plan = crowd_with_canary(duckdb_engine), METHOD.plan()
@@ -94,6 +96,7 @@ def test_without_thresholds_they_would_come_out(duckdb_engine: Engine) -> None:
 RUNS = 300
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("domain", CANDIDATES)
 def test_a_user_of_lone_items_is_named_as_rarely_as_is_promised(domain: str) -> None:
     """She holds as many as may take part. False alarms: one in a million for each domain."""
@@ -101,6 +104,7 @@ def test_a_user_of_lone_items_is_named_as_rarely_as_is_promised(domain: str) -> 
     assert lower_end(named_runs(budget, domain), RUNS, 1e-6) <= allowed(budget, 1.0, 0.2)
 
 
+@pytest.mark.slow
 def test_a_threshold_for_the_whole_account_would_be_too_low() -> None:
     """The mistake: b computed with the σ of the account, not with that of the domain's own share."""
     budget = Budget.of(1.0, 0.2, "add-remove")

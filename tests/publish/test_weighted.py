@@ -88,6 +88,7 @@ def test_priorities_are_bounded_integers(policy: str, totals: list[float], after
     assert priorities.max() <= LARGEST
 
 
+@pytest.mark.slow
 @settings(max_examples=100, deadline=None)
 @given(
     st.lists(st.lists(st.integers(0, 30), min_size=1, max_size=25, unique=True), min_size=1, max_size=30),
@@ -268,6 +269,7 @@ def test_a_user_of_three_spellings_counts_once(engine: Engine) -> None:
     assert 0 < row["score"] < 41  # at most one unit of weight for each user, whatever she typed
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(st.lists(st.integers(1, 400), min_size=1, max_size=60), min_size=1, max_size=20), st.integers(1, 500))
 def test_no_user_counts_for_more_than_the_noise_is_for(

@@ -155,6 +155,7 @@ def test_spark_names_the_same_and_hands_out_nothing_else(
     assert sum(fetched) <= 1 + 3 * len(there)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("counts", ["users", "searches"])
 def test_nothing_but_named_items_is_fetched(counts: Any, elsewhere: Elsewhere) -> None:
     log = zipf(elsewhere)

@@ -107,6 +107,7 @@ def test_no_released_count_is_below_the_second_threshold(duckdb_engine: Engine, 
     assert min(counts) >= release.plan.parameters["second_threshold"] == 40
 
 
+@pytest.mark.slow
 def test_the_same_source_gives_the_same_release_and_another_does_not(duckdb_engine: Engine) -> None:
     log = log_of(duckdb_engine, crowd(100, own=5))
     one, again, other = (Zealous(1, 0.5, per_user=2).release(log, source=keyed(key)) for key in (b"k", b"k", b"l"))

@@ -34,6 +34,7 @@ def test_without_sessions_transitions_tell_what_is_later(duckdb_engine: Engine) 
     assert pairs_of(view, ["a"]) == {("a", "b"): 2}
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=30)
 @given(SESSIONS)
 def test_later_pairs_agree_with_a_loop(duckdb_engine: Engine, sessions: Sessions) -> None:

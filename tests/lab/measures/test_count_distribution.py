@@ -17,6 +17,7 @@ def test_how_many_items_have_each_count(duckdb_engine: Engine) -> None:
     assert distribution(release, "query") == [(9, 2)]
 
 
+@pytest.mark.slow
 def test_figures_of_both(duckdb_engine: Engine) -> None:
     """Expected is the exponent of the original's three most frequent items, as the release has three."""
     views = views_of_queries(duckdb_engine, {"a": 8, "b": 4, "c": 2, "d": 1, "e": 1}, {"a": 12, "b": 6, "c": 6})
