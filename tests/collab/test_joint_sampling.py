@@ -59,7 +59,8 @@ def test_delta_is_divided_between_the_choice_of_pairs_and_the_drawing(tmp_path: 
     assert plan.settings.exposure_limit == pytest.approx(ln(2), abs=1e-5)
     assert plan.settings.exposure_limit is not None
     assert plan.settings.exposure_limit < ln(2)  # 0.5 − 1e-6 is left for it
-    assert (paid_for(plan).epsilon, paid_for(plan).delta) == (5.5, 0.55)
+    assert plan.settings.padding.delta == 1e-7  # a tenth of what chooses pairs, not of the chance to appear
+    assert (paid_for(plan).epsilon, paid_for(plan).delta) == (5.5, 0.5000001)
 
 
 def test_sampling_is_of_clicks(tmp_path: Path) -> None:

@@ -3,7 +3,6 @@
 import hashlib
 import re
 import tomllib
-from fractions import Fraction
 from itertools import zip_longest
 from math import isfinite
 from pathlib import Path
@@ -41,7 +40,9 @@ class Agreement(BaseModel):
     delta: Annotated[float, Field(gt=0, lt=1)]
     collusion: Annotated[int, Field(ge=0)] = 1
     padding_epsilon: Annotated[float | None, Field(gt=0, le=1000)] = None  # a tenth of epsilon, unless given
-    padding_delta: Annotated[float | None, Field(gt=0, lt=1)] = None  # a tenth of delta, unless given
+    padding_delta: Annotated[float | None, Field(gt=0, lt=1)] = (
+        None  # a tenth of the δ that chooses items, unless given
+    )
     selection_delta: Annotated[float | None, Field(gt=0, lt=1)] = None  # of sampling: the part that chooses pairs
     time_unit: Literal["second", "minute", "hour", "day", "month", "none"] = "hour"  # of sampling
     longest_text: Annotated[int, Field(ge=16, le=4000)] = 240
@@ -73,14 +74,6 @@ class Agreement(BaseModel):
     def names(self) -> tuple[str, ...]:
         """The parties in the order of the ring: by name, so that the order in the file does not matter."""
         return tuple(sorted(self.parties))
-
-    @property
-    def hiding(self) -> tuple[float, float]:
-        """ε and δ of the dummies."""
-        return (
-            float(Fraction(repr(self.epsilon)) / 10) if self.padding_epsilon is None else self.padding_epsilon,
-            float(Fraction(repr(self.delta)) / 10) if self.padding_delta is None else self.padding_delta,
-        )
 
 
 class RunFile:

@@ -53,8 +53,22 @@ def share_of(agreement: Agreement) -> NoiseShare:
 
 
 def padding_of(agreement: Agreement) -> Padding:
-    epsilon, delta = agreement.hiding
-    return Padding(epsilon, delta, agreement.per_user)
+    """A tenth of ε and of the δ that chooses items, unless the run file says otherwise."""
+    epsilon, delta = agreement.padding_epsilon, agreement.padding_delta
+    return Padding(
+        float(decimal(agreement.epsilon) / 10) if epsilon is None else epsilon,
+        float(decimal(selection_delta(agreement)) / 10) if delta is None else delta,
+        agreement.per_user,
+    )
+
+
+def selection_delta(agreement: Agreement) -> float:
+    """The part of δ by which items are chosen: all of it, but where rows of users are drawn as well."""
+    sampler = sampler_of(agreement)
+    if sampler is None:
+        return agreement.delta
+    assert sampler.selection_delta is not None
+    return sampler.selection_delta
 
 
 def sampler_of(agreement: Agreement) -> Individual | None:
@@ -74,9 +88,8 @@ def plan_for(agreement: Agreement, run: str) -> Plan[JointSettings]:
     share, padding = share_of(agreement), padding_of(agreement)
     parties, collusion = len(agreement.parties), agreement.collusion
     sampler = sampler_of(agreement)
-    selection_delta = agreement.delta if sampler is None else sampler.selection_delta
-    assert selection_delta is not None
-    threshold = joint_threshold(share.scale, selection_delta, agreement.per_user, parties, collusion)
+    for_items = selection_delta(agreement)
+    threshold = joint_threshold(share.scale, for_items, agreement.per_user, parties, collusion)
     guarantee = Guarantee(
         notion="approximate",
         epsilon=agreement.epsilon,
@@ -106,7 +119,7 @@ def plan_for(agreement: Agreement, run: str) -> Plan[JointSettings]:
         sampler="individual",
         exposure_limit=sampler.rate,
         time_unit=sampler.time_unit,
-        selection_delta=selection_delta,
+        selection_delta=for_items,
     )
     return Plan("collab-sampling", agreement.item, settings, guarantee, counts="occurrences")
 

@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +17,7 @@ import ibis
 from searchveil.collab import identity
 from searchveil.errors import InputError, as_option, shortest
 from searchveil.log import SearchLog
+from searchveil.log.normalize import Normalization
 from searchveil.progress import Progress, silent
 from searchveil.publish.individual import Individual
 from searchveil.publish.mechanism import Mechanism
@@ -119,10 +120,10 @@ class Simulation:
             progress(f"splitting the log by user into {self.parties}")
             parts = self.split(log)
             logs = {name: self._written(part, place / f"{name}.parquet") for name, part in parts.items()}
-            self._prepare(place, log)
+            self._prepare(place)
             progress("running the parties")
             start = time.monotonic()
-            self._processes(place, logs, watch)
+            self._processes(place, logs, _in_words(log.normalization), watch)
             seconds = time.monotonic() - start
             made = Release.read(place / f"out-{self.names[0]}")
             rows, plan = made.table.num_rows, made.plan.to_json()
@@ -167,7 +168,7 @@ class Simulation:
         pq.write_table(log.engine.fetch(log.table), path)
         return path
 
-    def _prepare(self, place: Path, log: SearchLog) -> None:
+    def _prepare(self, place: Path) -> None:
         identities = {name: identity.create(place / name, name) for name in (*self.names, COORDINATOR)}
         for one in identities.values():
             for other in identities.values():
@@ -176,12 +177,12 @@ class Simulation:
         fingerprints = {name: one.certificate.fingerprint for name, one in identities.items()}
         (place / "run.toml").write_text(run_text(fingerprints, f"127.0.0.1:{_free_port()}", self.settings))
 
-    def _processes(self, place: Path, logs: Mapping[str, Path], watch: Watch | None) -> None:
+    def _processes(self, place: Path, logs: Mapping[str, Path], normalize: str, watch: Watch | None) -> None:
         names = [COORDINATOR, *self.names]
         running: dict[str, subprocess.Popen[bytes]] = {}
         try:
             for name in names:
-                running[name] = self._start(place, name, logs.get(name))
+                running[name] = self._start(place, name, logs.get(name), normalize)
             standings = [Standing(name) for name in names]
             while any(process.poll() is None for process in running.values()):
                 time.sleep(0.1)
@@ -198,13 +199,19 @@ class Simulation:
         if failed:
             raise InputError(f"{failed[0]}: {_last_words(place / f'{failed[0]}.err')}")
 
-    def _start(self, place: Path, name: str, log: Path | None) -> "subprocess.Popen[bytes]":
+    def _start(self, place: Path, name: str, log: Path | None, normalize: str) -> "subprocess.Popen[bytes]":
         """A process as it would run on a host of its own."""
         common = _options(run="run.toml", folder=name, transcript=f"{name}.transcript")
         if log is None:
             command = [*COMMAND, "coordinator", *common]
         else:
-            command = [*COMMAND, "party", log.name, *common, *_options(out=f"out-{name}", json=True)]
+            command = [
+                *COMMAND,
+                "party",
+                log.name,
+                *common,
+                *_options(out=f"out-{name}", normalize=normalize, json=True),
+            ]
         with (place / f"{name}.err").open("wb") as err, (place / f"{name}.json").open("wb") as out:
             environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
             return subprocess.Popen(
@@ -215,6 +222,11 @@ class Simulation:
 def _last_words(path: Path) -> str:
     said = path.read_text(errors="replace").strip().splitlines()
     return said[-1].removeprefix("searchveil: ") if said else "it said nothing"
+
+
+def _in_words(normalization: Normalization) -> str:
+    """As the command line takes it: the parties read their parts as the whole log was read."""
+    return ",".join(one.name for one in fields(normalization) if getattr(normalization, one.name)) or "none"
 
 
 def _options(**given: Any) -> list[str]:
