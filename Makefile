@@ -7,9 +7,9 @@ SUDO := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 .PHONY: demo quick test lint bench bench-peers clean java browser postgres
 
 $(BIN)/searchveil: pyproject.toml
-	$(PYTHON) -m venv $(VENV)
-	$(BIN)/python -m pip install --quiet --upgrade pip
-	$(BIN)/python -m pip install --quiet -e '.[lab]'
+	@echo "Setting up $(VENV) (a minute or two, once) …"
+	@$(PYTHON) -m venv $(VENV)
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[lab]'
 	@touch $@
 
 $(VENV)/.test-tools: pyproject.toml $(BIN)/searchveil
@@ -32,13 +32,7 @@ postgres:
 	  ( $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq postgresql )
 
 demo: $(BIN)/searchveil
-	$(BIN)/searchveil demo --users 20000 --seed 1 --out demo/log.tsv --force
-	$(BIN)/searchveil inspect demo/log.tsv
-	rm -rf demo/release
-	$(BIN)/searchveil release demo/log.tsv --item query --epsilon 1 --delta 1e-6 --out demo/release
-	$(BIN)/searchveil evaluate demo/release --against demo/log.tsv
-	$(BIN)/searchveil attack k-anonymity demo/log.tsv --k 5
-	@echo "The log is demo/log.tsv; the release is demo/release (start with its README.md); what it is worth is in demo/release-report.html."
+	@$(BIN)/searchveil tour --out demo
 
 lint: $(VENV)/.test-tools
 	$(BIN)/ruff check .
@@ -46,16 +40,16 @@ lint: $(VENV)/.test-tools
 	$(BIN)/mypy
 	$(BIN)/lint-imports
 
-# The inner loop: what needs neither Spark nor a browser and is done in a second or two each.
+# The inner loop: nine tenths of the tests, which need neither Spark nor a browser and take a fraction of a second each.
 quick: $(VENV)/.test-tools lint
-	$(BIN)/pytest -q -n 2 --dist worksteal -m 'not slow and not spark' tests/items tests/privacy tests/publish/test_parameters.py \
-	  tests/publish/test_plan.py tests/publish/test_zealous.py tests/log/test_normalize.py tests/log/test_sessions.py tests/cli/test_cli_plan.py
+	$(BIN)/pytest -q -n 2 --dist worksteal -m 'not slow and not spark'
 
 test: $(VENV)/.test-tools java browser postgres lint
-	$(BIN)/pytest -n 2 --dist loadfile
+	$(BIN)/pytest -n 2 --dist worksteal
 
 bench: $(VENV)/.test-tools
 	$(BIN)/python benchmarks/release.py --items query,pair,keyword
+	$(BIN)/python benchmarks/release.py --method weighted
 	$(BIN)/python benchmarks/release.py --items query,pair,keyword --format aol
 	$(BIN)/python benchmarks/evaluate.py
 	$(BIN)/python benchmarks/noise.py
@@ -65,6 +59,8 @@ bench: $(VENV)/.test-tools
 	$(BIN)/python benchmarks/sampling_individual.py
 	$(BIN)/python benchmarks/sampling_individual.py --speed
 	$(BIN)/python benchmarks/walk.py
+	$(BIN)/python benchmarks/collab.py
+	$(BIN)/python benchmarks/collab.py --sums
 	$(BIN)/python benchmarks/crowd.py oprf
 	$(BIN)/python benchmarks/crowd.py intake
 	$(BIN)/python benchmarks/crowd.py aggregate --reports 1000000

@@ -20,6 +20,18 @@ class Run:
     peak_mb: float
     result: Any
 
+    def least_of(self, other: "Run | None") -> "Run":
+        """Of two runs of the same, the fewest seconds of each kind and the higher peak."""
+        if other is None:
+            return self
+        return Run(
+            min(self.seconds, other.seconds),
+            min(self.process_seconds, other.process_seconds),
+            min(self.cpu_seconds, other.cpu_seconds),
+            max(self.peak_mb, other.peak_mb),
+            self.result,
+        )
+
 
 def alone(script: Path, *arguments: str, python: str = sys.executable) -> Run:
     """Run `script arguments`, which must end by calling `report`."""

@@ -201,11 +201,21 @@ def environment(peer: Peer) -> Path:
     return python
 
 
-def run(method: Method, python: Path, log: Path, epsilon: float, scratch: Path, timeout: float) -> Result:
+def run(
+    method: Method,
+    python: Path,
+    log: Path,
+    epsilon: float,
+    scratch: Path,
+    timeout: float,
+    *,
+    delta: float = DELTA,
+    per_user: int = PER_USER,
+) -> Result:
     """A fresh process in a folder of its own, watched for memory until it ends."""
     with tempfile.TemporaryDirectory(dir=scratch) as folder:
         out, errors = Path(folder) / "outcome.json", Path(folder) / "errors.txt"
-        arguments = ["--log", log, "--epsilon", epsilon, "--delta", DELTA, "--per-user", PER_USER]
+        arguments = ["--log", log, "--epsilon", epsilon, "--delta", delta, "--per-user", per_user]
         arguments += ["--variant", method.variant, "--out", out]
         command = [str(python), str(method.peer.script), *map(str, arguments)]
         with errors.open("w") as sink:

@@ -1,22 +1,28 @@
-"""How many queries come out: weighted selection beside published methods, at the same promise on the same logs.
+"""How many queries come out: weighted selection and votes beside published methods and other libraries.
 
-    python benchmarks/selection.py                                  # three logs, (1, 1e-6), mean of 3 seeds
+    python benchmarks/selection.py                                  # five logs, (1, 1e-6), mean of 3 seeds
+    python benchmarks/selection.py --only peers                     # OpenDP and PipelineDP on the same logs
     python benchmarks/selection.py --logs zipf --epsilon 3          # another promise
     python benchmarks/selection.py --logs demo --users 657426 --seeds 1 --only ours
 
 Logs: `zipf` has 65,000 users who search 30 times on average (log-normal, spread 1) for a million queries, the k-th in
-proportion to 1/k; `few` has users of 4 searches on average (spread 0.7), and `two` of 2 (spread 0.5), for 300,000
-queries in the same proportion; `demo` is the demo log. Seconds are those of the naming alone: ours with exact noise and
-from the Parquet file on, the re-implemented methods (benchmarks/published.py) with ordinary noise on arrays.
+proportion to 1/k; `few` has users of 4 searches on average (spread 0.7), `two` of 2 (spread 0.5) and `one` of 1 (spread
+0.3), for 300,000 queries in the same proportion; `demo` is the demo log. Seconds are those of the naming alone: ours
+with exact noise and from the Parquet file on, the re-implemented methods (benchmarks/published.py) with ordinary noise
+on arrays, libraries with the start of a process of their own. Where a published method or a library has settings, the
+best of several on each log is shown.
 """
 
 import argparse
+import tempfile
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import duckdb
 import numpy as np
+import peers
 import pyarrow as pa
 import pyarrow.parquet as pq
 from measure import DATA, demo_log
@@ -25,7 +31,20 @@ from published import PUBLISHED, Held
 import searchveil as sv
 
 TARGETS = {("zipf", 1.0): 2430, ("demo", 1.0): 760, ("zipf", 3.0): 6500}
-SHAPES = {"zipf": (30, 1.0, 1_000_000), "few": (4, 0.7, 300_000), "two": (2, 0.5, 300_000)}
+SHAPES = {
+    "zipf": (30, 1.0, 1_000_000),
+    "few": (4, 0.7, 300_000),
+    "two": (2, 0.5, 300_000),
+    "one": (1, 0.3, 300_000),
+}
+GREEDY = "greedy (Carvalho et al. 2022)"
+LIBRARIES: dict[str, tuple[peers.Peer, str, tuple[int, ...]]] = {  # and the numbers of queries of a user that are tried
+    "OpenDP Polars": (peers.OPENDP, "per-group", (1, 5)),
+    "PipelineDP, truncated geometric": (peers.PIPELINEDP, "select-truncated_geometric", (1, 5)),
+    "PipelineDP, Gaussian": (peers.PIPELINEDP, "select-gaussian_thresholding", (10, 30)),
+}
+
+Methods = dict[str, list[Callable[[int], int]]]  # for each its settings, as functions of a seed
 
 
 def drawn_log(name: str, users: int) -> Path:
@@ -49,44 +68,70 @@ def held_in(log: Path) -> Held:
     return Held.of(np.asarray(codes["u"], np.int64), np.asarray(codes["q"], np.int64))
 
 
-def ours(log: Path, counts: str, policy: str, epsilon: float, delta: float) -> int:
-    asked = sv.Weighted(epsilon, delta, counts=counts, policy=policy)  # type: ignore[arg-type]
-    return asked.release(sv.read_log(str(log))).table.num_rows
+def ours(log: Path, epsilon: float, delta: float) -> Methods:
+    def released(method: str, _: int) -> int:
+        return sv.method(method).release(sv.read_log(str(log))).table.num_rows
+
+    promise = f"epsilon={epsilon}, delta={delta}"
+    texts = {
+        "weighted": [f"weighted({promise}, counts='none')"],
+        "weighted, with counts": [f"weighted({promise})"],
+        "weighted, by formula": [f"weighted({promise}, counts='none', policy='formula')"],
+        "votes": [f"votes({promise}, counts='none')"],
+        "votes, not guided": [f"votes({promise}, counts='none', guide_share=0.0)"],
+        "votes, with counts": [f"votes({promise})"],
+        "ZEALOUS, approximate": [f"zealous({promise}, per_user={m})" for m in (1, 2, 5, 10)],
+    }
+    return {title: [partial(released, text) for text in settings] for title, settings in texts.items()}
 
 
-def zealous(log: Path, epsilon: float, delta: float) -> int:
-    return max(
-        sv.Zealous(epsilon, delta, per_user=m).release(sv.read_log(str(log))).table.num_rows for m in (2, 5, 10, 20)
-    )
+def published(log: Path, epsilon: float, delta: float) -> Methods:
+    held = held_in(log)
+    return {
+        title: [partial(method, held, epsilon, delta, **settings) for settings in several]
+        for title, (method, several) in PUBLISHED.items()
+    }
+
+
+def libraries(log: Path, epsilon: float, delta: float) -> Methods:
+    """Each in an environment and a process of its own."""
+
+    def released(peer: peers.Peer, variant: str, per_user: int, _: int) -> int:
+        method, python = peers.Method(variant, peer, variant), peers.environment(peer)
+        with tempfile.TemporaryDirectory() as folder:
+            told = peers.run(method, python, log, epsilon, Path(folder), 1800, delta=delta, per_user=per_user)
+        return told.released
+
+    return {
+        title: [partial(released, peer, variant, per_user) for per_user in several]
+        for title, (peer, variant, several) in LIBRARIES.items()
+    }
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--logs", default="zipf,demo,few,two", help="with commas between")
+    parser.add_argument("--logs", default="zipf,demo,few,two,one", help="with commas between")
     parser.add_argument("--users", type=int, default=65_000)
     parser.add_argument("--epsilon", type=float, default=1.0)
     parser.add_argument("--delta", type=float, default=1e-6)
     parser.add_argument("--seeds", type=int, default=3)
-    parser.add_argument("--only", choices=("ours", "others"))
+    parser.add_argument("--only", choices=("ours", "published", "peers"))
+    parser.add_argument("--method", help="only methods whose name has this part")
     given = parser.parse_args()
     promise = (given.epsilon, given.delta)
-    print(f"queries released at {promise}, mean of {given.seeds}; seconds of one")
+    print(f"queries released at {promise}, mean of {given.seeds} (peers: one run); seconds of one")
     for name in given.logs.split(","):
         log = demo_log(given.users) if name == "demo" else drawn_log(name, given.users)
-        methods: dict[str, Callable[[int], int]] = {}
-        if given.only != "others":
-            methods["weighted"] = lambda _, log=log: ours(log, "none", "learned", *promise)  # type: ignore[misc]
-            methods["weighted, with counts"] = lambda _, log=log: ours(log, "users", "learned", *promise)  # type: ignore[misc]
-            methods["weighted, by formula"] = lambda _, log=log: ours(log, "none", "formula", *promise)  # type: ignore[misc]
-            methods["ZEALOUS, approximate, best m"] = lambda _, log=log: zealous(log, *promise)  # type: ignore[misc]
-        if given.only != "ours":
-            held = held_in(log)
-            for title, method in PUBLISHED.items():
-                methods[title] = lambda seed, method=method, held=held: method(held, *promise, seed)  # type: ignore[misc]
-        found = {title: measured(method, given.seeds) for title, method in methods.items()}
-        for title, (released, seconds) in found.items():
-            print(f"{name:<6} {title:<42} {released:>9,.0f} {seconds:>8.1f} s", flush=True)
-        verdicts(name, given.epsilon, given.users, {title: released for title, (released, _) in found.items()})
+        found: dict[str, float] = {}
+        for kind, methods in (("ours", ours), ("published", published), ("peers", libraries)):
+            if given.only in (None, kind):
+                seeds = 1 if kind == "peers" else given.seeds
+                for title, settings in methods(log, *promise).items():
+                    if (given.method or "") in title:
+                        released, seconds = max(measured(one, seeds) for one in settings)
+                        found[title] = released
+                        print(f"{name:<6} {title:<42} {released:>9,.0f} {seconds:>8.1f} s", flush=True)
+        verdicts(name, given.epsilon, given.users, found)
 
 
 def measured(method: Callable[[int], int], seeds: int) -> tuple[float, float]:
@@ -106,9 +151,16 @@ def verdicts(name: str, epsilon: float, users: int, found: dict[str, float]) -> 
         part = found["weighted, with counts"] / best
         print(f"{name:<6} with counts / without: {part:.2f} (target ≥ 0.88: {'met' if part >= 0.88 else 'NOT met'})")
     others = {title: number for title, number in found.items() if title in PUBLISHED}
-    if others:
-        closest = max(others, key=lambda title: others[title])
-        print(f"{name:<6} weighted / best published method ({closest}): {best / others[closest]:.2f}")
+    if not others:
+        return
+    closest = max(others, key=lambda title: others[title])
+    print(f"{name:<6} weighted / best published method ({closest}): {best / others[closest]:.2f}")
+    votes = max((number for title, number in found.items() if title in ("votes", "votes, not guided")), default=0.0)
+    if GREEDY in others and name in ("few", "two", "one"):
+        better = max(best, votes) / others[GREEDY]
+        print(
+            f"{name:<6} the better of ours / greedy: {better:.2f} (target ≥ 1: {'met' if better >= 1 else 'NOT met'})"
+        )
 
 
 if __name__ == "__main__":

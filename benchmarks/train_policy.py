@@ -1,9 +1,11 @@
 # mypy: ignore-errors
 """Train the priorities of weighted selection (publish/learned_policy.json) on generated logs alone.
 
-    python benchmarks/train_policy.py --out policy.json    # what docs/benchmarks.md tells of
+    python benchmarks/train_policy.py --out policy.json
+    python benchmarks/train_policy.py --steps 2 --logs 2 --out policy.json     # whether it runs: a minute on a CPU
 
-Needs PyTorch, which the project does not; a GPU takes minutes, a CPU hours. The rounds are run as in publish/rounds.py
+Needs PyTorch, which the project does not: `python -m venv .venv-torch && .venv-torch/bin/pip install torch numpy`. A
+CPU takes hours for the first command, a GPU is meant for it. The rounds are run as in publish/rounds.py
 with ordinary floats and normal noise. What the last round names is counted softly, by a logistic function of how far an
 item's sum is above the threshold; what is named earlier counts as one (else the policy learns to overshoot). Adam
 follows the gradient through all rounds: to the shares of the account, the weights of the evidence and the logarithm of
@@ -14,8 +16,9 @@ machine gives the same policy again.
 
 import argparse
 import json
+from copy import deepcopy
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache, lru_cache
 from math import exp, sqrt
 from pathlib import Path
 
@@ -269,11 +272,13 @@ def train(policy: Policy, logs, steps: int, seed: int, rate: float, candidates: 
     """One log and one promise a step; yields are relative to what the policy at the start names."""
     random = np.random.default_rng(seed)
     policy.to(DEVICE)
-    usual = {}
-    for place, log in enumerate(logs):
-        for promise in set(PROMISES):
-            seen = named_by(log, policy, *promise, seed=1, candidates=candidates, noise_share=noise_share)
-            usual[place, promise] = max(seen, 20)
+    at_start = deepcopy(policy)
+
+    @cache
+    def usual(place: int, promise: tuple[float, float]) -> int:
+        options = {"seed": 1, "candidates": candidates, "noise_share": noise_share}
+        return max(named_by(logs[place], at_start, *promise, **options), 20)
+
     groups = [
         {"params": [policy.shares_log, policy.evidence_log], "lr": rate / 3},
         {"params": [policy.log_priority], "lr": rate},
@@ -293,7 +298,7 @@ def train(policy: Policy, logs, steps: int, seed: int, rate: float, candidates: 
             dropped=0.02,
         )
         width = 0.04 * float(b.detach()) * (1 - 0.7 * step / steps)
-        value = (before + torch.sigmoid((x - b) / width).sum()) / usual[place, promise]
+        value = (before + torch.sigmoid((x - b) / width).sum()) / usual(place, promise)
         smooth = (policy.log_priority[1:, 2:] - 2 * policy.log_priority[1:, 1:-1] + policy.log_priority[1:, :-2]) ** 2
         loss = -value + 0.0003 * smooth.sum()
         adam.zero_grad()

@@ -9,14 +9,30 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import HealthCheck, settings
+from java import SHORT_LIVED_JAVA
 
 from searchveil.engine import Engine, open_engine
 
-# What lands is judged by the same examples every time; new ones are looked for wherever people work on it.
-settings.register_profile("ci", derandomize=True)
-if os.environ.get("CI"):
-    settings.load_profile("ci")
+# No example fails for the time it takes. What lands is judged by the same examples every time; new ones are looked for
+# wherever people work on it.
+settings.register_profile(
+    "unhurried", deadline=None, derandomize=bool(os.environ.get("CI")), suppress_health_check=[HealthCheck.too_slow]
+)
+settings.load_profile("unhurried")
+
+# Every Spark that a test starts, in this process or by a command, takes this from here. On a machine where much else
+# runs, Spark waits longer before it takes a slow part of itself for a dead one.
+os.environ["SPARK_SUBMIT_OPTS"] = " ".join(
+    (
+        SHORT_LIVED_JAVA,
+        f'"-Dspark.executor.extraJavaOptions={SHORT_LIVED_JAVA}"',
+        "-Dspark.network.timeout=900s",
+        "-Dspark.executor.heartbeatInterval=60s",
+        "-Dspark.python.authenticate.socketTimeout=600s",
+        "-Dspark.sql.broadcastTimeout=900",
+    )
+)
 
 
 @pytest.fixture(scope="session")

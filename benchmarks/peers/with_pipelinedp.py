@@ -11,14 +11,45 @@ import pyarrow.parquet as pq
 import pydp.algorithms.partition_selection as selection
 from contract import Outcome, Task, answer
 
+EXTRACTORS = pipeline_dp.DataExtractors(
+    privacy_id_extractor=lambda row: row[0],
+    partition_extractor=lambda row: row[1],
+    value_extractor=lambda row: 0,
+)
+
 
 def release(task: Task) -> Outcome:
+    return select(task) if task.variant.startswith("select-") else aggregate(task)
+
+
+def select(task: Task) -> Outcome:
+    """Its partition selection by itself: the queries, without counts."""
+    kind = task.variant.removeprefix("select-").upper()
+    accountant = pipeline_dp.NaiveBudgetAccountant(total_epsilon=task.epsilon, total_delta=task.delta)
+    engine = pipeline_dp.DPEngine(accountant, pipeline_dp.LocalBackend())
+    selected = engine.select_partitions(
+        rows_of(task),
+        pipeline_dp.SelectPartitionsParams(
+            max_partitions_contributed=task.per_user,
+            partition_selection_strategy=pipeline_dp.PartitionSelectionStrategy[kind],
+        ),
+        EXTRACTORS,
+    )
+    accountant.compute_budgets()
+    released = len(list(selected))
+    return Outcome(released, float(released), f"{kind.lower()}, {task.per_user} queries of a user")
+
+
+def rows_of(task: Task) -> list:
     log = pq.read_table(task.log, columns=["user", "query"])
-    rows = list(zip(log["user"].to_pylist(), log["query"].to_pylist(), strict=True))
+    return list(zip(log["user"].to_pylist(), log["query"].to_pylist(), strict=True))
+
+
+def aggregate(task: Task) -> Outcome:
     accountant = pipeline_dp.NaiveBudgetAccountant(total_epsilon=task.epsilon, total_delta=task.delta)
     engine = pipeline_dp.DPEngine(accountant, pipeline_dp.LocalBackend())
     counts = engine.aggregate(
-        rows,
+        rows_of(task),
         pipeline_dp.AggregateParams(
             metrics=[pipeline_dp.Metrics.PRIVACY_ID_COUNT],
             noise_kind=pipeline_dp.NoiseKind[task.variant.upper()],
@@ -26,11 +57,7 @@ def release(task: Task) -> Outcome:
             max_contributions_per_partition=1,
             post_aggregation_thresholding=True,
         ),
-        pipeline_dp.DataExtractors(
-            privacy_id_extractor=lambda row: row[0],
-            partition_extractor=lambda row: row[1],
-            value_extractor=lambda row: 0,
-        ),
+        EXTRACTORS,
     )
     accountant.compute_budgets()
     published = [metrics.privacy_id_count for _, metrics in counts]

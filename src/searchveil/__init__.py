@@ -37,6 +37,8 @@ if TYPE_CHECKING:
     from searchveil.publish.safelog_click import SafeLogClick as SafeLogClick
     from searchveil.publish.safelog_session import SafeLogSession as SafeLogSession
     from searchveil.publish.sampling import Sampling as Sampling
+    from searchveil.publish.synthetic.mechanism import Synthetic as Synthetic
+    from searchveil.publish.votes import Votes as Votes
     from searchveil.publish.weighted import Weighted as Weighted
     from searchveil.publish.zealous import Zealous as Zealous
 
@@ -65,6 +67,8 @@ _WHERE = {
     "SafeLogClick": "publish.safelog_click",
     "SafeLogSession": "publish.safelog_session",
     "Sampling": "publish.sampling",
+    "Votes": "publish.votes",
+    "Synthetic": "publish.synthetic.mechanism",
     "Weighted": "publish.weighted",
     "Zealous": "publish.zealous",
 }

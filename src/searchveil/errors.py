@@ -130,7 +130,11 @@ in_toml = Style(lambda part: part.name if part.value is None else f"{part.name} 
 
 
 class SearchveilError(Exception):
-    """`parameter` and `value` say which input is meant, if one is; `problem` what is wrong; `instead` what to do."""
+    """`parameter` and `value` say which input is meant, if one is; `problem` what is wrong; `instead` what to do.
+
+    >>> sv.SearchveilError("no such file", instead="name another").instead is not None
+    True
+    """
 
     exit_code = 2
 
@@ -158,11 +162,24 @@ class SearchveilError(Exception):
 
 
 class InputError(SearchveilError):
-    """The input or a parameter is wrong; the message says what, where, and what to do instead."""
+    """The input or a parameter is wrong; the message says what, where, and what to do instead.
+
+    >>> sv.Weighted(epsilon=-1, delta=1e-6)
+    Traceback (most recent call last):
+        ...
+    searchveil.errors.InputError: epsilon must be ...
+    """
 
 
 class BudgetRefused(SearchveilError):  # noqa: N818 (refusing is a normal outcome)
-    """The ledger's budget does not cover the release; nothing was computed or written."""
+    """The ledger's budget does not cover the release; nothing was computed or written.
+
+    >>> ledger = sv.Ledger.open(folder / "small.sqlite", budget_epsilon=0.5, budget_delta=1e-6)
+    >>> sv.Zealous(epsilon=1, delta=1e-6).release(log, ledger=ledger)
+    Traceback (most recent call last):
+        ...
+    searchveil.errors.BudgetRefused: budget refused: asked ε = 1, δ = 1e-06; ...
+    """
 
     exit_code = 3
 

@@ -14,11 +14,13 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
+from forked import fork_server
+
 from searchveil.log.demo import write_demo
 from searchveil.privacy.ledger import Entry, Ledger
 
 COMMAND = str(Path(sys.executable).with_name("searchveil"))
-LIMIT = 150  # seconds after which a command hangs, on a machine however slow
+LIMIT = 280  # seconds after which a command hangs, on a machine however slow
 SCRATCH = "scratch"  # the folder for temporary files, inside the one where a command runs
 
 
@@ -40,8 +42,14 @@ class Outcome:
         return [line for line in self.err.splitlines() if not line.startswith("… ")]
 
 
-def run(folder: Path, *arguments: str | Path, limit: Callable[[], None] | None = None, **env: str) -> Outcome:
-    """The command in this folder; `limit` is called in the new process before it begins."""
+def run(folder: Path, *arguments: str | Path) -> Outcome:
+    """The command in this folder, in a process that need not load everything first."""
+    argv = [COMMAND, *map(str, arguments)]
+    return Outcome(*fork_server().run(argv, folder, environment(folder), LIMIT))
+
+
+def run_anew(folder: Path, *arguments: str | Path, limit: Callable[[], None] | None = None, **env: str) -> Outcome:
+    """The command as people start it; `limit` is called in the new process before it begins. These may run at once."""
     done = subprocess.run(
         [COMMAND, *map(str, arguments)],
         cwd=folder,
@@ -55,8 +63,8 @@ def run(folder: Path, *arguments: str | Path, limit: Callable[[], None] | None =
     return Outcome(done.returncode, done.stdout, done.stderr)
 
 
-def succeed(folder: Path, *arguments: str | Path, **env: str) -> Outcome:
-    outcome = run(folder, *arguments, limit=None, **env)
+def succeed(folder: Path, *arguments: str | Path) -> Outcome:
+    outcome = run(folder, *arguments)
     assert outcome.code == 0, outcome.err
     assert outcome.said == []
     return outcome
@@ -76,8 +84,9 @@ def start(folder: Path, *arguments: str | Path) -> subprocess.Popen[str]:
 
 
 def _heed_interrupts() -> None:
-    """Tests that run in the background ignore Ctrl-C, and what they start would inherit that."""
-    signal.signal(signal.SIGINT, signal.SIG_DFL)
+    """Tests that run in the background ignore Ctrl-C or the end of a terminal, and what they start inherits that."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
 
 
 def environment(folder: Path) -> dict[str, str]:

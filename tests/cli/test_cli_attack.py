@@ -6,6 +6,7 @@ import pytest
 from commandline import assert_refused, crowd_log, demo_log, run, succeed
 
 
+@pytest.mark.slow
 def test_the_attack_succeeds_on_k_anonymity_and_not_on_zealous(tmp_path: Path) -> None:
     told = succeed(tmp_path, "attack", "k-anonymity", demo_log(), "--k", "4", "--runs", "2", "--json").json
     assert told["k"] == 4
@@ -16,6 +17,7 @@ def test_the_attack_succeeds_on_k_anonymity_and_not_on_zealous(tmp_path: Path) -
     assert all(trial["advantage_at_most"] < 0.5 for trial in zealous)
 
 
+@pytest.mark.slow
 def test_people_read_who_is_right_how_often(tmp_path: Path) -> None:
     shown = succeed(tmp_path, "attack", "k-anonymity", crowd_log(tmp_path), "--runs", "1", "--guess", "My Secret").out
     assert shown.startswith("Did the victim search 'my secret'?\n")

@@ -14,6 +14,7 @@ from searchveil.privacy import noise
 AUDIT = ("audit", "--method", "zealous", "--epsilon", "1.5", "--delta", "0.05", "--per-user", "1", "--canary", "near")
 
 
+@pytest.mark.slow
 def test_a_kept_promise_is_not_refuted(searchveil: Any) -> None:
     said = searchveil(*AUDIT, "--runs", "60", "--json")
     assert said.code == 0, said.err
@@ -23,6 +24,7 @@ def test_a_kept_promise_is_not_refuted(searchveil: Any) -> None:
     assert "… release 1 of 60" in said.err
 
 
+@pytest.mark.slow
 def test_a_broken_promise_ends_with_one(searchveil: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """Noise that is not there at all: the counts themselves are published."""
     monkeypatch.setattr(noise._Table, "draw", lambda self, n, source: np.zeros(n, np.int64))

@@ -67,3 +67,12 @@ def test_an_existing_file_stays_unless_forced(tmp_path: Path) -> None:
 def test_what_demo_refuses(tmp_path: Path, arguments: tuple[str, ...], says: str) -> None:
     assert_refused(run(tmp_path, "demo", *arguments), says)
     assert everything_in(tmp_path) == {SCRATCH}
+
+
+def test_a_rougher_log_on_request(tmp_path: Path) -> None:
+    options = ("--odd-queries", "--shared-address")
+    succeed(tmp_path, "demo", "--users", "200", "--out", "rough.tsv", *options)
+    rows = [line.split("\t") for line in (tmp_path / "rough.tsv").read_text(encoding="utf-8").splitlines()[1:]]
+    assert sum(row[0] == "0" for row in rows) > len(rows) / 20
+    assert any(row[1] == "-" for row in rows)
+    assert any(not row[1].isascii() for row in rows)

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from commandline import (
     COMMAND,
+    LIMIT,
     PLENTY,
     SCRATCH,
     assert_refused,
@@ -21,9 +22,12 @@ from commandline import (
     everything_in,
     new_ledger,
     run,
+    run_anew,
     start,
     succeed,
 )
+
+pytestmark = pytest.mark.slow
 
 # Whatever two users share.
 EVERYTHING = ("--method", "zealous", "--epsilon", "50000", "--delta", "1e-6", "--per-user", "1000")
@@ -64,7 +68,7 @@ def test_a_file_limit_leaves_nothing_and_the_budget_spent(tmp_path: Path) -> Non
         resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
 
     asked = ("release", log, *EVERYTHING, "--ledger", ledger, "--table", "csv")
-    assert_refused(run(tmp_path, *asked, "--out", "out", limit=limit), "File too large", "stays spent")
+    assert_refused(run_anew(tmp_path, *asked, "--out", "out", limit=limit), "File too large", "stays spent")
     assert everything_in(tmp_path) == before
     assert [entry.status for entry in entries(ledger)] == ["reserved"]
 
@@ -176,7 +180,7 @@ def test_a_release_that_is_there_is_not_denied(tmp_path: Path) -> None:
         env=environment(tmp_path),
         capture_output=True,
         encoding="utf-8",
-        timeout=120,
+        timeout=LIMIT,
     )
     assert done.returncode == 128 + signal.SIGTERM, done.stderr
     assert (tmp_path / "out" / "guarantee.json").exists()
@@ -189,7 +193,7 @@ def test_outputs_have_the_usual_permissions_and_the_ledger_has_not(tmp_path: Pat
 
     asked = ("release", crowd_log(tmp_path), *PLENTY, "--out", "out")
     budget = ("--ledger", "own", "--budget-epsilon", "200", "--budget-delta", "0.1")
-    assert run(tmp_path, *asked, *budget, limit=shared).code == 0
+    assert run_anew(tmp_path, *asked, *budget, limit=shared).code == 0
     assert oct((tmp_path / "out").stat().st_mode)[-3:] == "775"
     assert oct((tmp_path / "out" / "data.parquet").stat().st_mode)[-3:] == "664"
     assert oct((tmp_path / "own").stat().st_mode)[-3:] == "600"
@@ -208,7 +212,7 @@ def run(self, statement):
     return interrupted() if statement.startswith("create temp table") else before(self, statement)
 
 if sys.argv.pop(1) == "reading":
-    before, staging.Workshop.run = staging.Workshop.run, run
+    before, staging.Parser.run = staging.Parser.run, run
 else:
     engine.DuckDBEngine.stage = interrupted
 main()
@@ -225,7 +229,7 @@ def test_interrupted_inside_the_engine_it_stops_the_same_way(tmp_path: Path, dur
         env=environment(tmp_path),
         capture_output=True,
         encoding="utf-8",
-        timeout=120,
+        timeout=LIMIT,
     )
     assert "Traceback" not in done.stderr, done.stderr
     assert done.returncode == 130, done.stderr
@@ -253,7 +257,7 @@ def test_head_takes_the_first_line(tmp_path: Path) -> None:
 
 
 def test_an_output_without_greek_letters_is_no_crash(tmp_path: Path) -> None:
-    outcome = run(tmp_path, "plan", "--epsilon", "1", "--delta", "1e-6", PYTHONIOENCODING="ascii")
+    outcome = run_anew(tmp_path, "plan", "--epsilon", "1", "--delta", "1e-6", PYTHONIOENCODING="ascii")
     assert "Traceback" not in outcome.err, outcome.err
     assert outcome.code == 0
 

@@ -15,10 +15,15 @@ COMMANDS = (
     "release",
     "pool",
     "export",
+    "resample",
     "evaluate",
     "sweep",
     "audit",
     "ledger",
+    "tour",
+    "show",
+    "verify",
+    "compare",
     "attack k-anonymity",
     "attack safelog-clicks",
     "attack re-identification",
@@ -37,6 +42,7 @@ def example_of(folder: Path, command: str) -> list[str]:
     return example[1:]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", COMMANDS)
 def test_the_example_in_the_help_runs(tmp_path: Path, command: str) -> None:
     example = example_of(tmp_path, command)
@@ -53,9 +59,13 @@ def prepare(folder: Path, command: str) -> None:
     (folder / "queries.txt").write_text("weather\nnews\n")
     if command == "sweep":
         shutil.copytree(EXPERIMENTS, folder / "experiments")
-    if command in ("export", "evaluate", "attack re-identification"):
+    if command in ("export", "evaluate", "show", "verify", "attack re-identification"):
         of_counts = ("--method", "safelog-click", "--epsilon", "50", "--delta", "0.1", "--clicks-per-user", "3")
         succeed(folder, "release", "log.tsv", *of_counts, "--out", "release")
+    if command == "resample":
+        period = ("--from", "2024-03-01", "--to", "2024-05-31")
+        wanted = ("--method", "synthetic", "--epsilon", "50", "--delta", "0.1", *period)
+        succeed(folder, "release", "log.tsv", *wanted, "--out", "release")
 
 
 def test_the_first_help_names_every_command(tmp_path: Path) -> None:

@@ -3,7 +3,8 @@
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from commandline import assert_refused, crowd_log, entries, new_ledger, run, succeed
+import pytest
+from commandline import assert_refused, crowd_log, entries, new_ledger, run, run_anew, succeed
 
 HALF = ("--method", "zealous", "--epsilon", "0.5", "--delta", "5e-7")
 
@@ -62,6 +63,7 @@ def test_a_refused_first_release_leaves_the_budget_to_be_chosen(tmp_path: Path) 
     succeed(tmp_path, "release", log, *HALF, "--out", "out", *enough)
 
 
+@pytest.mark.slow
 def test_the_ledger_of_another_log_does_not_pay(tmp_path: Path) -> None:
     log, ledger = crowd_log(tmp_path), new_ledger(tmp_path)
     succeed(tmp_path, "release", log, *HALF, "--out", "first", "--ledger", ledger)
@@ -100,21 +102,23 @@ def test_advice_about_the_neighbours_can_be_followed(tmp_path: Path) -> None:
         assert followed.code == 0, followed.said
 
 
+@pytest.mark.slow
 def test_two_commands_at_once_cannot_overspend(tmp_path: Path) -> None:
     log, ledger = crowd_log(tmp_path), new_ledger(tmp_path, epsilon=1, delta=1e-5)
     asked = ("release", log, "--epsilon", "0.6", "--delta", "1e-6", "--ledger", ledger)
     with ThreadPoolExecutor(3) as pool:
-        outcomes = list(pool.map(lambda number: run(tmp_path, *asked, "--out", f"out-{number}"), range(3)))
+        outcomes = list(pool.map(lambda number: run_anew(tmp_path, *asked, "--out", f"out-{number}"), range(3)))
     assert sorted(outcome.code for outcome in outcomes) == [0, 3, 3]
     assert [entry.status for entry in entries(ledger)] == ["written"]
     assert sum((tmp_path / f"out-{number}").exists() for number in range(3)) == 1
 
 
+@pytest.mark.slow
 def test_of_two_commands_with_one_output_the_loser_pays_nothing(tmp_path: Path) -> None:
     log, ledger = crowd_log(tmp_path), new_ledger(tmp_path)
     asked = ("release", log, *HALF, "--ledger", ledger, "--out", "out")
     with ThreadPoolExecutor(3) as pool:
-        outcomes = list(pool.map(lambda _: run(tmp_path, *asked), range(3)))
+        outcomes = list(pool.map(lambda _: run_anew(tmp_path, *asked), range(3)))
     assert sorted(outcome.code for outcome in outcomes) == [0, 2, 2]
     for outcome in outcomes:
         if outcome.code:

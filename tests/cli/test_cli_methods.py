@@ -17,6 +17,7 @@ def options_of(method: str) -> set[str]:
     return {option_of(one.name) for one in parameters_of(method_named(method))}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", ["release", "plan"])
 @pytest.mark.parametrize("method", METHODS)
 def test_help_of_a_method_shows_its_options_and_an_example_that_runs(
@@ -48,6 +49,7 @@ def test_help_without_a_method_shows_no_options_of_methods_and_says_where_they_a
         assert f"searchveil {command} --method weighted --help" in " ".join(shown.split())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("command", [("release", "log.tsv", "--out", "out"), ("plan",), ("audit",)], ids=lambda c: c[0])
 def test_an_option_of_another_method_names_those_that_have_it(searchveil: Any, command: tuple[str, ...]) -> None:
     one = ("--method", "zealous", "--epsilon", "1", "--delta", "1e-6")
@@ -70,7 +72,7 @@ def test_methods_are_listed_with_what_they_promise(searchveil: Any) -> None:
     assert shown.count("no differential privacy") == 3
     listed = searchveil("methods", "--json").json["methods"]
     assert [one["method"] for one in listed] == list(METHODS)
-    assert {one["name"] for one in listed[1]["parameters"]} >= {"epsilon", "delta", "per_user"}
+    assert {one["name"] for one in listed[1]["parameters"]} >= {"epsilon", "delta", "guide_share"}
 
 
 @pytest.mark.parametrize(

@@ -122,6 +122,18 @@ def test_what_to_expect_under_a_public_guess(tmp_path: Path) -> None:
     assert f"about {few['expected_rows']:,.0f} items" in told
 
 
+def test_a_log_of_few_items_per_user_is_told_which_method_to_take(tmp_path: Path) -> None:
+    guess = "users=20000,items=300000,exponent=1,tail=1,alone=0,held=2,spread=0.5"
+    asked = ("--epsilon", "1", "--delta", "1e-6", "--assume", guess)
+    planned = plan(tmp_path, "--method", "weighted", *asked)
+    assert planned["instead"]["method"] == "votes(epsilon=1.0, delta=1e-06)"
+    assert planned["instead"]["expected_rows"] > planned["expected_rows"]
+    told = succeed(tmp_path, "plan", "--method", "weighted", *asked).out
+    assert f"With --method votes: about {planned['instead']['expected_rows']:,.0f}." in told
+    lone = plan(tmp_path, *asked[:-1], "users=20000,held=1,spread=0")
+    assert lone["instead"]["type"] == "--method votes --guide-share 0"
+
+
 def test_the_number_of_items_from_a_public_guess(tmp_path: Path) -> None:
     guess = "items=1000,exponent=1,tail=1,alone=0,held=20"
     expected = {}

@@ -155,6 +155,7 @@ def test_bad_rows_are_told_to_the_publisher_and_kept_from_the_readers(tmp_path: 
         assert "crowd.csv:22" in outcome.said[0]
 
 
+@pytest.mark.slow
 def test_the_same_log_from_three_layouts(tmp_path: Path) -> None:
     parameters = []
     for number, suffix in enumerate((".tsv", ".tsv.gz", ".parquet")):

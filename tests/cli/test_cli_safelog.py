@@ -107,14 +107,14 @@ def test_a_recommendation_is_printed_and_in_the_json(searchveil: Any, tmp_path: 
 
 def test_the_papers_claim_is_in_every_record_beside_ours(searchveil: Any) -> None:
     """docs/errata.md: "the paper's ε is printed beside ours as `paper_epsilon`"; a person reads the text."""
-    at = ("--noise-scale", 11, "--threshold", 20.25)
+    at = ("--noise-scale", 11, "--above", 20.25)
     assert "paper_epsilon" in searchveil("plan", *CLICK, *at, "--json").json
     text = searchveil("plan", *CLICK, *at).out
     assert "0.818" in text
 
 
 @pytest.mark.parametrize(
-    "how", [(*CLICK, "--threshold", 0), (*SESSION, "--threshold", 20, "--queries-per-session", 12)], ids=["ε", "δ"]
+    "how", [(*CLICK, "--above", 0), (*SESSION, "--above", 20, "--queries-per-session", 12)], ids=["ε", "δ"]
 )
 def test_a_claim_that_is_infinite_is_still_json(searchveil: Any, how: tuple[object, ...]) -> None:
     """JSON has no infinity (the guarantee writes null), and a release is paid before its record is written."""
@@ -132,6 +132,7 @@ def test_a_pool_from_n_grams(searchveil: Any, tmp_path: Path) -> None:
     assert all(row["query"].endswith(("house", "car")) for row in pq.read_table("p.parquet").to_pylist())
 
 
+@pytest.mark.slow
 def test_the_attack_refutes_the_paper_and_not_us(searchveil: Any) -> None:
     done = searchveil("attack", "safelog-clicks", "--runs", 10, "--json")
     assert done.code == 0
@@ -143,7 +144,7 @@ def test_the_attack_refutes_the_paper_and_not_us(searchveil: Any) -> None:
 REFUSED = {
     "neither promise nor noise": ((*CLICK,), ("--epsilon", "--noise-scale")),
     "both promise and noise": ((*CLICK, *ONE, "--noise-scale", 3), ("--epsilon", "--noise-scale", "one of them")),
-    "noise without threshold": ((*SESSION, "--noise-scale", 3), ("--threshold", "--delta")),
+    "noise without threshold": ((*SESSION, "--noise-scale", 3), ("--above", "--delta")),
     "no delta for clicks": ((*CLICK, "--epsilon", 1), ("queries, clicks", "--delta")),
     "no delta for sessions": ((*SESSION, "--epsilon", 1), ("--delta",)),
     "negative clicks": ((*CLICK, *ONE, "--clicks-per-user", -1), ("clicks", "not -1")),
@@ -154,9 +155,9 @@ REFUSED = {
     "a wrong pattern": ((*CLICK, *ONE, "--pattern", "(x"), ("'(x'", "regular expression")),
     "a wrong pattern of sessions": ((*SESSION, *ONE, "--pattern", "[x"), ("'[x'", "regular expression")),
     "a pattern beyond the engine": ((*CLICK, *ONE, "--pattern", "x(?=y)"), ("x(?=y)",)),
-    "threshold infeasible": ((*CLICK, *ONE, "--threshold", 20), ("20", "infeasible", "--threshold")),
-    "threshold infeasible for sessions": ((*SESSION, *ONE, "--threshold", 20), ("20", "infeasible", "--threshold")),
-    "threshold infinite": ((*CLICK, "--noise-scale", 3, "--threshold", "inf"), ("threshold",)),
+    "threshold infeasible": ((*CLICK, *ONE, "--above", 20), ("20", "infeasible", "--above")),
+    "threshold infeasible for sessions": ((*SESSION, *ONE, "--above", 20), ("20", "infeasible", "--above")),
+    "threshold infinite": ((*CLICK, "--noise-scale", 3, "--above", "inf"), ("threshold",)),
     "gap infinite": ((*SESSION, *ONE, "--gap-minutes", "inf"), ("gap",)),
     "domain without a pool": ((*CLICK, "--epsilon", 1, "--domain", "pool", "--clicks-per-user", 0), ("pool", "--pool")),
     "unknown domain": ((*CLICK, *ONE, "--domain", "log"), ("'log'", "pool+log")),
@@ -168,6 +169,7 @@ REFUSED = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_wrong_release_is_refused_in_one_line_and_costs_nothing(searchveil: Any, tmp_path: Path, case: str) -> None:
     arguments, says = REFUSED[case]
@@ -201,6 +203,7 @@ def test_a_pool_of_one_query_is_a_pool(searchveil: Any, tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "out" / "data.parquet")["query"].to_pylist() == ["weather"]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
@@ -218,7 +221,7 @@ def test_a_pool_of_one_query_is_a_pool(searchveil: Any, tmp_path: Path) -> None:
         (("export", ".", "--layout", "gml", "--out", "o"), "no layout 'gml'"),
         (("export", ".", "--out", "q.txt"), "q.txt exists already"),
         (("plan", *SESSION, *ONE, "--recommend"), "has no --recommend; methods that have it: safelog-click"),
-        (("plan", *CLICK, "--noise-scale", "3", "--threshold", "9", "--recommend"), "--epsilon"),
+        (("plan", *CLICK, "--noise-scale", "3", "--above", "9", "--recommend"), "--epsilon"),
         (("attack", "safelog-clicks", "--runs", "0"), "at least 1 run, not 0"),
         (("attack", "safelog-clicks", "--noise-scale", "0", "--runs", "1"), "noise scale"),
         (("plan", "--method", "zealous", *ONE, "--pool", "q.txt"), "zealous has no --pool"),
@@ -234,6 +237,7 @@ def test_other_commands_refuse_in_one_line(searchveil: Any, tmp_path: Path, argu
     assert everything_in(tmp_path) == before
 
 
+@pytest.mark.slow
 def test_a_pool_is_not_made_from_what_nothing_protects(searchveil: Any, tmp_path: Path) -> None:
     log = crowd(tmp_path)
     for number, how in enumerate((("--method", "k-query", "--k", 2), (*CLICK, *ONE, "--at-least", 3))):

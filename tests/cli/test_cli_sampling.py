@@ -24,6 +24,7 @@ def done(said: Outcome) -> Outcome:
     return said
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", ["poisson", "multinomial"])
 @pytest.mark.parametrize("objective", ["size", "frequent", "diversity", "kl"])
 def test_a_release_reports_its_size_its_bound_and_its_limit(
@@ -48,6 +49,7 @@ def test_a_release_reports_its_size_its_bound_and_its_limit(
     assert "limit" in json.loads((tmp_path / "out" / "guarantee.json").read_text())
 
 
+@pytest.mark.slow
 def test_the_rates_are_in_the_folder_and_every_reader_of_folders_accepts_them(
     searchveil: Any, log_file: Path, tmp_path: Path
 ) -> None:

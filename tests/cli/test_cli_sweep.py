@@ -8,12 +8,14 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow.parquet as pq
-from commandline import SCRATCH, assert_refused, demo_log, run, start, succeed
+import pytest
+from commandline import LIMIT, SCRATCH, assert_refused, demo_log, run, start, succeed
+
+pytestmark = pytest.mark.slow
 
 MEASURED = "measures = ['coverage']\n"
 DEMO = MEASURED + "[log]\nusers = 200\n"
 MANY = DEMO + "[[mechanism]]\nmethod = 'k-query'\nk = [2, 3, 4, 5, 6, 7, 8, 9]\n"
-LIMIT = 120  # seconds after which something hangs
 
 
 def experiment(folder: Path, text: str) -> Path:

@@ -162,7 +162,7 @@ def _wait_for_postgres(url: str) -> None:
 def test_the_server_on_postgresql(tmp_path: Path, postgres: str) -> None:
     """The same end to end, with the same answers; a replay counts once there too."""
     from local import LocalCrowd
-    from test_faults import a_report
+    from test_crowd_faults import a_report
     from test_tokens import post
 
     crowd = LocalCrowd(tmp_path, database=postgres)

@@ -11,6 +11,8 @@ from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
+from java import SHORT_LIVED_JAVA
+
 import searchveil
 
 LIMIT = 300  # seconds within which a process of the cluster starts, on a machine however slow
@@ -30,7 +32,12 @@ class Daemon:
         if user is not None:
             keeper += ["--reuid", str(user), "--regid", str(user), "--clear-groups"]
         kept = {key: value for key, value in os.environ.items() if not key.startswith(("PYTHON", "PYSPARK", "SPARK"))}
-        settings = {"SPARK_HOME": str(home), "SPARK_LOCAL_IP": "127.0.0.1", "SPARK_DAEMON_MEMORY": "256m"}
+        settings = {
+            "SPARK_HOME": str(home),
+            "SPARK_LOCAL_IP": "127.0.0.1",
+            "SPARK_DAEMON_MEMORY": "256m",
+            "SPARK_DAEMON_JAVA_OPTS": SHORT_LIVED_JAVA,
+        }
         with self.log.open("wb") as log:
             self.process = subprocess.Popen(
                 [*keeper, str(home / "bin" / "spark-class"), *command],

@@ -253,7 +253,7 @@ def test_a_pool_query_that_users_searched_has_their_count_and_no_second_chance(
 def test_a_pool_of_one_query(duckdb_engine: Engine, tmp_path: Path) -> None:
     """Searched or not, it comes out as its noisy count says."""
     pool = pool_of(tmp_path, ["weather"])
-    mechanism = SafeLogClick(noise_scale=1, threshold=50, clicks_per_user=0, domain="pool", pool=pool)
+    mechanism = SafeLogClick(noise_scale=1, above=50, clicks_per_user=0, domain="pool", pool=pool)
     for users, expected in ((200, ["weather"]), (2, [])):
         release = mechanism.release(log_of(duckdb_engine, users), source=keyed(b"one"))
         assert release.table["query"].to_pylist() == expected
@@ -306,6 +306,7 @@ def agrees(observed: Counter[Any], expected: dict[Any, float]) -> bool:
     return float(chi2.sf(statistic, len(expected) - 1)) > FALSE_ALARM
 
 
+@pytest.mark.slow
 def test_which_pool_queries_survive_how_many_and_with_what_counts(duckdb_engine: Engine, tmp_path: Path) -> None:
     runs, threshold, scale = 200, 1, 2.0
     released = outcomes(duckdb_engine, tmp_path, runs, threshold, scale)
@@ -336,7 +337,7 @@ def test_the_published_counts_of_surviving_pool_queries_are_those_of_noise(
     """A whole release of a log and a pool that share a query: what became of 3,000 queries that nobody searched."""
     n, threshold, scale = 3_000, 3, 3.0
     pool = pool_of(tmp_path, [f"pool query {i}" for i in range(n)] + ["weather"])
-    mechanism = SafeLogClick(noise_scale=scale, threshold=threshold - 1, clicks_per_user=0, domain="pool", pool=pool)
+    mechanism = SafeLogClick(noise_scale=scale, above=threshold - 1, clicks_per_user=0, domain="pool", pool=pool)
     release = mechanism.release(log_of(duckdb_engine, 60), source=keyed(b"counts"))
     counts = {row["query"]: row["count"] for row in release.table.to_pylist()}
     assert abs(counts.pop("weather") - 60) < FAR * 2 * scale
@@ -353,7 +354,7 @@ def test_three_hundred_thousand_pool_queries_and_only_survivors_leave_the_engine
 ) -> None:
     n, threshold, scale = 300_000, 20, 2.0
     pool = pool_of(tmp_path, [f"pool query {i}" for i in range(n)] + ["weather"])
-    mechanism = SafeLogClick(noise_scale=scale, threshold=threshold - 1, clicks_per_user=0, domain="pool", pool=pool)
+    mechanism = SafeLogClick(noise_scale=scale, above=threshold - 1, clicks_per_user=0, domain="pool", pool=pool)
     fetched: list[int] = []
     drawn: list[int] = []
     fetch, sample = type(duckdb_engine).fetch, Distribution.sample

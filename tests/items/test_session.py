@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from searchveil.engine import Engine
+from searchveil.items.normal import count_rows
 from searchveil.items.session import SEPARATOR, as_lists, first_sessions, subsequences
 from searchveil.log import SearchLog
 from searchveil.log.normalize import AS_TYPED, Normalization
 from searchveil.log.sessions import submissions
-from searchveil.privacy.contributions import count_users
 
 Row = tuple[str, str, int]  # user, query, seconds
 Found = Counter[tuple[str, tuple[str, ...]]]  # how often a user has a subsequence
@@ -73,6 +73,7 @@ rows_of_a_log = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(
     rows=rows_of_a_log,
     sessions=st.integers(1, 3),
@@ -145,6 +146,7 @@ def test_only_the_first_sessions_and_their_first_queries(duckdb_engine: Engine) 
     assert set(in_engine(duckdb_engine, rows, 2, 2)) == {("u", ("a", "b")), ("u", ("d", "e"))}
 
 
+@pytest.mark.slow
 @given(rows=rows_of_a_log, sessions=st.integers(1, 2), queries=st.integers(2, 4))
 @settings(max_examples=15, deadline=None)
 def test_one_user_changes_each_count_by_one_and_all_by_no_more_than_stated(
@@ -157,7 +159,7 @@ def test_one_user_changes_each_count_by_one_and_all_by_no_more_than_stated(
     def counts(of: list[Row], *, once: bool) -> Counter[str]:
         kept = first_sessions(submissions(sent_of(duckdb_engine, of)), sessions, queries, duckdb_engine)
         found = subsequences(kept, queries, duckdb_engine)
-        counted = count_users(found.distinct() if once else found, ["session"])
+        counted = count_rows(found.distinct() if once else found, "session")
         return Counter({row["session"]: row["count"] for row in duckdb_engine.fetch(counted).to_pylist()})
 
     others = [row for row in rows if row[0] != gone]

@@ -2,6 +2,7 @@
 
 from math import e, exp, log
 
+import papers
 import pytest
 
 from searchveil.privacy import calibrate
@@ -13,33 +14,33 @@ from searchveil.publish.korolova import Korolova
 )
 def test_the_turning_points_of_alpha(scale: float, turning_point: float) -> None:
     """K(b) = 1 - b ln(2(1 - e^(-1/b))), as SafeLog's Table 3.10 prints it: from there on α = e^(1/b)."""
-    assert calibrate.korolova_alpha(scale, turning_point + 0.01) == pytest.approx(exp(1 / scale), rel=1e-12)
-    assert calibrate.korolova_alpha(scale, turning_point - 0.05) > exp(1 / scale) * (1 + 1e-6)
+    assert papers.korolova_alpha(scale, turning_point + 0.01) == pytest.approx(exp(1 / scale), rel=1e-12)
+    assert papers.korolova_alpha(scale, turning_point - 0.05) > exp(1 / scale) * (1 + 1e-6)
 
 
 @pytest.mark.parametrize(("items", "epsilon"), [(1, 0.43), (2, 0.85), (4, 1.71), (10, 4.27), (80, 34.18)])
 def test_epsilon_with_clicks_at_k_and_b_of_10(items: int, epsilon: float) -> None:
     """SafeLog's Table 3.8 is this ε with p_g = 1 and b = b_q = b_c = K = 10."""
-    stated = calibrate.korolova_epsilon(items, items, 10, 10, 10, 10)
+    stated = papers.korolova_epsilon(items, items, 10, 10, 10, 10)
     assert stated == pytest.approx(epsilon, abs=0.006)
 
 
 def test_epsilon_without_clicks_is_selection_plus_counts() -> None:
-    assert calibrate.korolova_epsilon(3, 0, 10, 1000, 20, None) == pytest.approx(3 / 10 + 3 / 20)
+    assert papers.korolova_epsilon(3, 0, 10, 1000, 20, None) == pytest.approx(3 / 10 + 3 / 20)
 
 
 def test_delta_and_its_inverse() -> None:
     """δ = (d/2)e^((d-K)/b), and K = d(1 - ln(2δ/d)/ε) at b = d/ε."""
-    assert calibrate.korolova_delta(1.0, 1, 1.0) == 0.5
-    assert calibrate.korolova_delta(2.0, 4, 10.0) == pytest.approx(2 * e**-3)
+    assert papers.korolova_delta(1.0, 1, 1.0) == 0.5
+    assert papers.korolova_delta(2.0, 4, 10.0) == pytest.approx(2 * e**-3)
     for queries in (1, 2, 5, 20):
-        k = calibrate.korolova_threshold(log(10), 1e-6, queries)
-        assert calibrate.korolova_delta(queries / log(10), queries, k) == pytest.approx(1e-6)
+        k = calibrate.published_threshold(queries / log(10), 1e-6, queries)
+        assert papers.korolova_delta(queries / log(10), queries, k) == pytest.approx(1e-6)
 
 
 def test_the_smallest_threshold_of_the_crowd_at_epsilon_ln_10() -> None:
     """Feild et al. use this formula: with δ = 1/657,427, one item per user needs K = 6.52."""
-    assert calibrate.korolova_threshold(log(10), 1 / 657_427, 1) == pytest.approx(6.52, abs=0.005)
+    assert calibrate.published_threshold(1 / log(10), 1 / 657_427, 1) == pytest.approx(6.52, abs=0.005)
 
 
 @pytest.mark.parametrize("queries", [1, 2, 5, 20])
@@ -52,11 +53,11 @@ def test_the_exact_formulas_are_never_worse_than_the_published(queries: int, eps
     assert exact["noise_scale"] < published["noise_scale"], "the count that was selected needs no noise of its own"
     assert exact["second_threshold"] < published["second_threshold"]
     scale, threshold = published["noise_scale"], published["second_threshold"]
-    assert calibrate.occurrences_delta(scale, queries, threshold) <= calibrate.korolova_delta(
+    assert calibrate.occurrences_delta(scale, queries, threshold) <= papers.korolova_delta(
         scale, queries, threshold - 1
     )
-    assert calibrate.korolova_delta(scale, queries, threshold - 1) <= 1e-6 * (1 + 1e-12)
-    stated = calibrate.korolova_epsilon(queries, 0, scale, threshold - 1, published["count_scale"], None)
+    assert papers.korolova_delta(scale, queries, threshold - 1) <= 1e-6 * (1 + 1e-12)
+    stated = papers.korolova_epsilon(queries, 0, scale, threshold - 1, published["count_scale"], None)
     assert stated <= epsilon * (1 + 1e-12)
 
 

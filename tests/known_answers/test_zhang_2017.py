@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from searchveil.cli import answer
-from searchveil.privacy import safelog
+from searchveil.privacy import calibrate, safelog
 
 TABLE_3_8 = [(1, 0.43), (2, 0.85), (4, 1.71), (10, 4.27), (80, 34.18)]  # q_f = c_f and ε, at K = b = 10
 TABLE_3_10 = [(6.0, 8.08), (11.0, 20.25), (39.5, 119.33), (24.75, 63.76), (3.0, 2.70)]  # b and its turning point
@@ -46,7 +46,7 @@ def plan(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) ->
 def test_table_3_8(items: int, epsilon: float, plan: Any) -> None:
     assert safelog.click_epsilon(items, items, 10, 10) == pytest.approx(epsilon, abs=PRINTED)
     how = ("--method", "safelog-click", "--queries-per-user", items, "--clicks-per-user", items)
-    record = plan(*how, "--noise-scale", 10, "--threshold", 10)
+    record = plan(*how, "--noise-scale", 10, "--above", 10)
     assert record["paper_epsilon"] == pytest.approx(epsilon, abs=PRINTED)
     assert record["guarantee"]["epsilon"] == pytest.approx(2 * items / 10), (
         "ours pays once for queries, once for clicks"
@@ -55,8 +55,8 @@ def test_table_3_8(items: int, epsilon: float, plan: Any) -> None:
 
 @pytest.mark.parametrize(("scale", "threshold"), TABLE_3_10)
 def test_table_3_10_the_turning_points(scale: float, threshold: float) -> None:
-    assert safelog.turning_point(scale) == pytest.approx(threshold, abs=PRINTED)
-    at = safelog.turning_point(scale)
+    assert calibrate.turning_point(scale) == pytest.approx(threshold, abs=PRINTED)
+    at = calibrate.turning_point(scale)
     assert safelog.alpha(scale, at) == pytest.approx(exp(1 / scale), rel=1e-12)
     assert safelog.alpha(scale, at + 1) == pytest.approx(exp(1 / scale), rel=1e-12), "a higher K changes nothing"
     assert safelog.alpha(scale, at - 0.1) > exp(1 / scale) * (1 + 1e-6), "a lower one costs"
@@ -78,7 +78,7 @@ def test_theorem_1_gives_less_than_table_3_10_prints(plan: Any) -> None:
     """The row "ε = 1, q_f = 3": 3·3/11 without the unprinted transitions."""
     assert safelog.click_epsilon(3, 3, 11, 20.25) == pytest.approx(9 / 11, abs=1e-6)
     how = ("--method", "safelog-click", "--queries-per-user", 3, "--clicks-per-user", 3)
-    record = plan(*how, "--noise-scale", 11, "--threshold", 20.25)
+    record = plan(*how, "--noise-scale", 11, "--above", 20.25)
     assert record["paper_epsilon"] == pytest.approx(0.818, abs=5e-4)
     assert (4 * 3 - 1) / 11 == 1
 
@@ -87,7 +87,7 @@ def test_theorem_1_gives_less_than_table_3_10_prints(plan: Any) -> None:
 def test_the_papers_epsilon_grows_as_the_pool_covers_less(coverage: float, plan: Any) -> None:
     """ln α = 1/b - ln p_g beyond the turning point: q_f times that more, and never a word in our own guarantee."""
     how = ("--method", "safelog-click", "--queries-per-user", 3, "--clicks-per-user", 2)
-    at = (*how, "--noise-scale", 11, "--threshold", 40)
+    at = (*how, "--noise-scale", 11, "--above", 40)
     record, covered = plan(*at, "--pool-coverage", coverage), plan(*at)
     assert covered["paper_epsilon"] == pytest.approx((3 + 3 + 2) / 11)
     assert record["paper_epsilon"] == pytest.approx((3 + 3 + 2) / 11 - 3 * log(coverage))
@@ -113,7 +113,7 @@ def test_table_4_4(
     assert safelog.session_delta(changes, scale, threshold) == pytest.approx(delta, rel=PRINTED_DELTA)
 
     how = ("--method", "safelog-session", "--sessions-per-user", sessions, "--queries-per-session", queries)
-    record = plan(*how, "--noise-scale", scale, "--threshold", threshold)
+    record = plan(*how, "--noise-scale", scale, "--above", threshold)
     assert record["paper_epsilon"] == pytest.approx(epsilon, abs=PRINTED)
     assert record["paper_delta"] == pytest.approx(delta, rel=PRINTED_DELTA)
 
@@ -132,7 +132,7 @@ def test_how_many_subsequences_a_user_can_have(sessions: int, queries: int, chan
 
 def test_sessions_with_four_clicks_cost_twice_what_the_thesis_quotes(plan: Any) -> None:
     how = ("--method", "safelog-session", "--sessions-per-user", 1, "--queries-per-session", 3)
-    record = plan(*how, "--noise-scale", 1, "--threshold", 20, "--clicks-per-user", 4)
+    record = plan(*how, "--noise-scale", 1, "--above", 20, "--clicks-per-user", 4)
     assert record["paper_epsilon"] == pytest.approx(16)
     assert record["paper_delta"] == pytest.approx(4.5e-7, rel=0.001)
     q_1 = e**-20 / (1 + e**-1)

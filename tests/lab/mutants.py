@@ -12,17 +12,21 @@ import pyarrow as pa
 
 from searchveil.engine import Engine
 from searchveil.engine.duckdb import DuckDBEngine
+from searchveil.items import histogram
+from searchveil.items.normal import count_rows
 from searchveil.log import SearchLog
 from searchveil.log.sessions import submissions
 from searchveil.privacy import safelog
-from searchveil.privacy.contributions import bound_contributions, count_users, first_of_each_user
+from searchveil.privacy.contributions import bound_contributions, first_of_each_user
 from searchveil.privacy.noise import DiscreteLaplace, Geometric, Integers, Source
 from searchveil.progress import Progress
-from searchveil.publish import korolova, safelog_click, threshold, zealous
+from searchveil.publish import korolova, safelog_click, threshold, votes, zealous
+from searchveil.publish.ballot import Ballot
 from searchveil.publish.korolova import Korolova
 from searchveil.publish.mechanism import Published
 from searchveil.publish.plan import Plan
 from searchveil.publish.safelog_click import SafeLogClick
+from searchveil.publish.votes import Votes
 from searchveil.publish.zealous import Zealous
 
 
@@ -53,7 +57,7 @@ class OtherChoice(Zealous):
     choice: Choice
 
     def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Published:
-        with patch.object(zealous, "bound_contributions", type(self).choice):
+        with patch.object(histogram, "bound_contributions", type(self).choice):
             return super().publish(log, plan, source, progress)
 
 
@@ -118,8 +122,8 @@ class TheMostPopularItems(OtherChoice):
 class KorolovaOneQueryMore(Korolova):
     """Off by one where the limit is on first submissions."""
 
-    def _kept_queries(self, log: SearchLog, source: Source) -> ir.Table:
-        return Korolova(self.epsilon, self.delta, self.queries_per_user + 1)._kept_queries(log, source)
+    def _query_counts(self, log: SearchLog, source: Source) -> ir.Table:
+        return Korolova(self.epsilon, self.delta, self.queries_per_user + 1)._query_counts(log, source)
 
 
 @dataclass(frozen=True)
@@ -127,12 +131,14 @@ class HashThatIsNoSecret(Zealous):
     """Which items of one count survive goes by the engine's own hash, the same in every release."""
 
     def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Published:
-        def choose(far: ir.Table, columns: list[str], passing: Mapping[int, int], source: Source) -> ir.Table:
-            eligible = far.filter(far["count"].isin(list(passing))).mutate(digest=far[columns[0]].hash())
+        def choose(
+            far: ir.Table, columns: list[str], groups: Mapping[int, threshold.Group], engine: Engine, source: Source
+        ) -> pa.Table:
+            eligible = far.filter(far["count"].isin(list(groups))).mutate(digest=far[columns[0]].hash())
             place = ibis.row_number().over(ibis.window(group_by="count", order_by=["digest", *columns]))
             placed = eligible.mutate(place=place)
-            allowed = placed["count"].cases(*passing.items(), else_=0)
-            return placed.filter(placed["place"] < allowed).select(*columns, "count")
+            allowed = placed["count"].cases(*((count, group.passing) for count, group in groups.items()), else_=0)
+            return engine.fetch(placed.filter(placed["place"] < allowed).select(*columns, "count"))
 
         with patch.object(threshold, "_choose", choose):
             return super().publish(log, plan, source, progress)
@@ -337,8 +343,20 @@ class ClicksAsPublished(SafeLogClick):
         only_queries = replace(plan, settings=replace(plan.settings, clicks=None))
         queries = without_clicks.publish(log, only_queries, source, progress).tables["data"]
         published = log.engine.load(queries.select(["query"]))
-        counts = log.engine.fetch(count_users(self._first_clicks(log, published), ["query", "url"]))
+        counts = log.engine.fetch(count_rows(self._first_clicks(log, published), "query", "url"))
         noise = DiscreteLaplace(plan.settings.selection.noise_scale).sample(counts.num_rows, source)
         noisy = counts["count"].to_numpy() + noise
         clicks = counts.select(["query", "url"]).append_column("count", pa.array(noisy))
         return Published({"data": queries, "clicks": clicks})
+
+
+@dataclass(frozen=True)
+class VotesForAll(Votes):
+    """A user votes for every item of hers."""
+
+    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Published:
+        def for_all(ballot: Ballot, noise: Integers | None, most_votes: int) -> Integers:
+            return np.minimum(np.bincount(ballot.items, minlength=ballot.number_of_items), most_votes)
+
+        with patch.object(votes, "cast", for_all):
+            return super().publish(log, plan, source, progress)

@@ -12,7 +12,7 @@ from searchveil.engine import Engine
 from searchveil.errors import InputError
 from searchveil.items import QUERY
 from searchveil.lab.attacks import AttackResult, attack_k_anonymity
-from searchveil.lab.attacks.k_anonymity import PERSONAL_QUERY, Scene, advantage_allowed
+from searchveil.lab.attacks.k_anonymity import PERSONAL_QUERY, Target, advantage_allowed
 from searchveil.log import SearchLog
 from searchveil.privacy.guarantee import Guarantee
 
@@ -36,6 +36,7 @@ def attack(log: SearchLog, guess: str | None = None, runs: int = 1) -> AttackRes
     return attack_k_anonymity(log, k=K, guess=guess, runs=runs, source=keyed(b"test"))
 
 
+@pytest.mark.slow
 def test_the_attack_is_certain_against_k_anonymity_and_not_against_zealous(duckdb_engine: Engine) -> None:
     log = small_log(duckdb_engine)
     before = sorted(map(str, duckdb_engine.fetch(log.table).to_pylist()))
@@ -60,6 +61,7 @@ def test_the_attack_is_certain_against_k_anonymity_and_not_against_zealous(duckd
     assert sorted(map(str, duckdb_engine.fetch(log.table).to_pylist())) == before
 
 
+@pytest.mark.slow
 def test_the_result_is_plain_json_and_a_text(duckdb_engine: Engine) -> None:
     result = attack(small_log(duckdb_engine, times=False))
     read_back = json.loads(json.dumps(result.to_json()))
@@ -71,12 +73,14 @@ def test_the_result_is_plain_json_and_a_text(duckdb_engine: Engine) -> None:
     assert "The attacker is right 100% of the time; nothing forbids it." in str(result).splitlines()[1]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("guess", ["my secret  ILLNESS", "cheap flights"])
 def test_a_query_of_the_log_is_found_out_even_where_others_share_it(duckdb_engine: Engine, guess: str) -> None:
     result = attack(small_log(duckdb_engine), guess)
     assert [trial.advantage for trial in result.trials[:3]] == [1, 1, 1]
 
 
+@pytest.mark.slow
 def test_what_k_others_search_anyway_tells_nothing_about_the_victim(duckdb_engine: Engine) -> None:
     k_query, _, k_keyword, *_ = attack(small_log(duckdb_engine), "weather").trials
     for trial in (k_query, k_keyword):
@@ -85,12 +89,12 @@ def test_what_k_others_search_anyway_tells_nothing_about_the_victim(duckdb_engin
 
 
 def test_the_scene_plays_on_every_engine(engine: Engine) -> None:
-    scene = Scene.of(small_log(engine), "my secret illness")
-    assert scene.victim == "account 5"
+    target = Target.of(small_log(engine), "my secret illness")
+    assert target.victim == "account 5"
     fakes = {"fake account 1", "fake account 2"}
     for with_victim, accounts in [(True, {"account 5", *fakes}), (False, fakes)]:
-        searched = QUERY.of(scene.played(2, with_victim=with_victim))
-        of_the_guess = engine.fetch(searched.filter(searched["query"] == scene.guess))
+        searched = QUERY.of(target.with_fakes(2, with_victim=with_victim))
+        of_the_guess = engine.fetch(searched.filter(searched["query"] == target.guess))
         assert set(of_the_guess["user"].to_pylist()) == accounts
 
 

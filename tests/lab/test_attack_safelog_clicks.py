@@ -18,6 +18,7 @@ def attack() -> ClickAttack:
     return attack_safelog_clicks(runs=RUNS, source=keyed(b"attack"))
 
 
+@pytest.mark.slow
 def test_the_papers_release_is_distinguished_far_beyond_its_epsilon(attack: ClickAttack) -> None:
     paper, _ = attack.outcomes
     assert paper.claimed_epsilon == pytest.approx(safelog.click_epsilon(1, 1, 10, 10))
@@ -38,7 +39,7 @@ def test_ours_with_the_same_epsilon_is_not(attack: ClickAttack) -> None:
 
 def test_the_paper_can_hide_the_click_only_with_the_query() -> None:
     """At a threshold that the popular query does not pass nothing is released, so nothing is refuted."""
-    paper, _ = attack_safelog_clicks(runs=1, threshold=5_000, noise_scale=10, source=keyed(b"high")).outcomes
+    paper, _ = attack_safelog_clicks(runs=1, above=5_000, noise_scale=10, source=keyed(b"high")).outcomes
     assert (paper.seen_with_victim, paper.seen_without_victim) == (0, 0)
     assert not paper.refuted
 

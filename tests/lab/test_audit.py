@@ -62,6 +62,7 @@ from searchveil.publish.mechanism import Mechanism, Published
 from searchveil.publish.plan import Plan, Recorded
 from searchveil.publish.safelog_click import SafeLogClick
 from searchveil.publish.safelog_session import SafeLogSession
+from searchveil.publish.votes import Votes
 from searchveil.publish.weighted import Weighted
 from searchveil.publish.zealous import Zealous
 
@@ -92,12 +93,15 @@ RIGHT: dict[str, tuple[Mechanism, int]] = {
     "korolova, as published, clicks": (Korolova(0.5, 0.05, 1, 1, variant="published", candidates=CANDIDATES), 57),
     "safelog-click": (SafeLogClick(0.5, 0.05, queries_per_user=2, clicks_per_user=1, transitions=True), 57),
     "safelog-session": (SafeLogSession(0.5, 0.1, queries_per_session=2, clicks_per_user=1), 63),
+    "votes": (Votes(0.5, 0.05), 60),
+    "votes, replace-one": (Votes(0.5, 0.05, counts="none", guide_share=0.3, neighbours="replace-one"), 60),
     "weighted": (Weighted(0.5, 0.05, candidates_per_user=2), 60),
     "weighted, score, formula": (Weighted(0.5, 0.05, counts="score", candidates_per_user=2, policy="formula"), 60),
     "weighted, replace-one": (Weighted(0.5, 0.05, counts="none", candidates_per_user=2, neighbours="replace-one"), 60),
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", RIGHT)
 def test_a_right_method_is_not_refuted(name: str) -> None:
     """Nor is it for want of runs: were everything published, so many would refute it."""
@@ -108,6 +112,7 @@ def test_a_right_method_is_not_refuted(name: str) -> None:
     assert all(finding.runs and finding.runs_of_neighbour for finding in report.findings)
 
 
+@pytest.mark.slow
 def test_a_right_method_over_a_pool_is_not_refuted(tmp_path: Path) -> None:
     pq.write_table(pa.table({"query": ["the auditor brings her own"]}), tmp_path / "pool.parquet")
     pool = QueryPool.open(tmp_path / "pool.parquet")
@@ -117,6 +122,7 @@ def test_a_right_method_over_a_pool_is_not_refuted(tmp_path: Path) -> None:
     assert report.guarantee.delta == 0
 
 
+@pytest.mark.slow
 def test_weighted_selection_from_a_pool_is_not_refuted(tmp_path: Path) -> None:
     """The auditor's pool holds the canaries' own items too: nothing is hidden by a threshold, only by noise."""
     pq.write_table(pa.table({"query": ["the auditor brings her own"]}), tmp_path / "pool.parquet")
@@ -186,6 +192,7 @@ MUTANTS: dict[str, tuple[Mechanism, int, Sequence[str]]] = {
         60,
         ["lone-click"],
     ),
+    "votes for all items": (mutants.VotesForAll(0.5, 0.05, counts="none"), 90, ["flood"]),
     "weighted, noise reused": (
         weighted_mutants.WeightedNoiseReused(0.5, 1e-3, counts="none", candidates_per_user=4),
         90,
@@ -245,6 +252,7 @@ def assert_refuted(name: str, mechanism: Mechanism, runs: int, canaries: Sequenc
     assert report.epsilon_at_least > report.guarantee.epsilon
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_is_refuted(name: str) -> None:
     assert_refuted(name, *MUTANTS[name])
@@ -256,6 +264,7 @@ def test_more_mutants_are_refuted(name: str) -> None:
     assert_refuted(name, *MORE_MUTANTS[name])
 
 
+@pytest.mark.slow
 def test_keeping_a_users_first_items_breaks_nothing() -> None:
     """Any function of a user's own history may choose (docs/guarantees.md, Lemma 1): "first m" is no mutant."""
     mechanism = mutants.TheFirstItems(1, 0.05, per_user=1)
@@ -294,6 +303,7 @@ WEEKDAY = Item("weekday", ("weekday",), day_of_a_search, needs=("time",))
 NOTHING = Item("nothing", ("query",), nothing_at_all)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("item", [THREE, SITE], ids=str)
 def test_an_item_that_the_audit_has_never_heard_of_is_audited(item: Item) -> None:
     """The right method passes, and one that does not limit what a user adds is refuted, as for any other item."""
@@ -303,6 +313,7 @@ def test_an_item_that_the_audit_has_never_heard_of_is_audited(item: Item) -> Non
     assert broken.refuted_by == ("flood",), str(broken)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("item", "canary", "why"),
     [
@@ -378,6 +389,7 @@ def test_the_bound_is_wrong_no_more_often_than_stated(
     assert 0 < wrong <= error
 
 
+@pytest.mark.slow
 def test_choosing_the_event_costs_nothing() -> None:
     """The whole way from scores to findings, 400 times, for a mechanism that loses exactly the claimed ε at δ = 0.
 
@@ -473,6 +485,7 @@ def test_the_digits_of_doubles_tell_the_count_they_were_added_to() -> None:
 # --- the logs -------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("item", "length"), [("query", 1), ("keyword", 1), ("click", 1), ("url", 1), ("pair", 2)])
 def test_the_control_finds_the_items_of_every_canary(item: str, length: int, repeating: RepeatingEngine) -> None:
     """What the control learns from true counts is what the items themselves say."""
@@ -527,6 +540,7 @@ def test_names_are_words() -> None:
     assert len({letters(i) for i in range(2000)}) == 2000
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mechanism",
     [
@@ -566,6 +580,7 @@ def report() -> AuditReport:
     return audit(Zealous(1, 0.05, per_user=1), runs=60, canaries=["far", "unique"], source=keyed(b"report"))
 
 
+@pytest.mark.slow
 def test_the_report_is_plain_json_and_a_text(report: AuditReport) -> None:
     record = json.loads(json.dumps(report.to_json()))
     assert (record["method"], record["claimed_epsilon"], record["claimed_delta"]) == ("zealous", 1, 0.05)
@@ -577,11 +592,13 @@ def test_the_report_is_plain_json_and_a_text(report: AuditReport) -> None:
     assert rest[1].startswith("far (whose items many others have): ")
 
 
+@pytest.mark.slow
 def test_the_same_source_gives_the_same_report(report: AuditReport) -> None:
     again = audit(Zealous(1, 0.05, per_user=1), runs=60, canaries=["far", "unique"], source=keyed(b"report"))
     assert again == report
 
 
+@pytest.mark.slow
 def test_a_refuted_report_names_the_canary(report: AuditReport) -> None:
     worse = tuple(replace(finding, epsilon_at_least=2.0) for finding in report.findings[:1])
     refuted = replace(report, findings=(*worse, *report.findings[1:]))
@@ -589,6 +606,7 @@ def test_a_refuted_report_names_the_canary(report: AuditReport) -> None:
     assert "REFUTED by unique." in str(refuted)
 
 
+@pytest.mark.slow
 def test_progress_is_told() -> None:
     told: list[str] = []
     audit(Zealous(0.5, 0.1, per_user=1), runs=36, canaries=["unique"], source=keyed(b"p"), progress=told.append)
@@ -611,6 +629,15 @@ def test_progress_is_told() -> None:
 def test_senseless_audits_are_refused(mechanism: Mechanism, asked: dict[str, object], says: str) -> None:
     with pytest.raises(InputError, match=says):
         audit(mechanism, **asked)  # type: ignore[arg-type]
+
+
+def test_crowds_that_are_too_many_together_are_refused() -> None:
+    """Those of one scene fit, so that all are made; several do not."""
+    shape = Shape.of(Zealous(1, 0.1).plan())
+    audited = AuditLog(shape, canaries_for(shape))
+    assert shape.crowd * shape.per_user < 1000
+    with patch("searchveil.lab.audit.scenes.MOST_ROWS", 1000), pytest.raises(InputError, match="more than a million"):
+        audited.rows()
 
 
 def test_a_plan_that_does_not_say_what_a_user_may_change_is_refused() -> None:

@@ -30,6 +30,7 @@ from searchveil.publish.weighted import Weighted
 ANY = pa.table({"query": ["the auditor"], "url": ["http://brings-her-own.example"]})
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "mechanism",
     [
@@ -46,6 +47,7 @@ def test_individual_rates_are_not_refuted(mechanism: Sampling) -> None:
     assert all(finding.runs and finding.runs_of_neighbour for finding in report.findings)
 
 
+@pytest.mark.slow
 def test_the_auditor_brings_pairs_where_queries_are_public(tmp_path: Path) -> None:
     (tmp_path / "queries.txt").write_text("news\n")
     pool = QueryPool.from_file(tmp_path / "queries.txt", tmp_path / "pool.parquet")
@@ -108,6 +110,7 @@ MUTANTS: dict[str, tuple[Sampling, list[str]]] = {
 }
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MUTANTS)
 def test_a_mutant_is_refuted(name: str) -> None:
     mechanism, canaries = MUTANTS[name]

@@ -34,6 +34,7 @@ from searchveil.publish.release import Release
 from searchveil.publish.safelog_click import SafeLogClick
 from searchveil.publish.safelog_session import SafeLogSession
 from searchveil.publish.sampling import Sampling
+from searchveil.publish.votes import Votes
 from searchveil.publish.weighted import Weighted
 from searchveil.publish.zealous import Zealous
 
@@ -41,6 +42,7 @@ EPSILON, DELTA = 200.0, 0.01  # no protection, but something of everything is pu
 CANDIDATES = pa.table({"query": ["google", "google"], "url": ["www.google.com", "nobody.example"]})
 MECHANISMS: dict[str, tuple[Mechanism, set[str]]] = {  # and the kinds of items that are measured
     "weighted": (Weighted(EPSILON, DELTA), {"query", "keyword"}),
+    "votes": (Votes(EPSILON, DELTA), {"query", "keyword"}),
     "zealous, keywords": (Zealous(EPSILON, DELTA, item="keyword"), {"keyword"}),
     "zealous, queries": (Zealous(EPSILON, DELTA, item="query"), {"query", "keyword"}),
     "zealous, pairs": (Zealous(EPSILON, DELTA, item="pair"), {"transition", "query", "keyword"}),
@@ -79,6 +81,7 @@ def test_no_method_is_forgotten() -> None:
     assert {mechanism.method for mechanism, _ in MECHANISMS.values()} == set(METHODS)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_every_method(log: SearchLog, name: str) -> None:
     mechanism, measured = MECHANISMS[name]
@@ -165,6 +168,7 @@ def test_a_user_who_comes_back_is_one_user(duckdb_engine: Engine) -> None:
     assert evaluate(visits_as_users, log, applications=[]).measures["jensen-shannon"]["query"] > 0.1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", MECHANISMS)
 def test_a_folder_says_what_it_counts(log: SearchLog, name: str, tmp_path: Path) -> None:
     release = MECHANISMS[name][0].release(log, source=keyed(b"counts"))
@@ -216,12 +220,14 @@ def small_log(engine: Engine) -> SearchLog:
     return SearchLog(engine.load(pa.table({"user": users, "query": queries})), engine)
 
 
+@pytest.mark.slow
 def test_a_folder_is_evaluated_as_the_release_is(log: SearchLog, tmp_path: Path) -> None:
     release = Zealous(EPSILON, DELTA, item="pair").release(log, source=keyed(b"folder"))
     folder = release.write(tmp_path / "out")
     assert evaluate(folder, log) == evaluate(str(folder), log) == evaluate(release, log)
 
 
+@pytest.mark.slow
 def test_the_same_seed_asks_the_same_and_another_does_not(log: SearchLog) -> None:
     release = KQuery(3).release(log, source=keyed(b"seed"))
     once, again, other = (
@@ -231,6 +237,7 @@ def test_the_same_seed_asks_the_same_and_another_does_not(log: SearchLog) -> Non
     assert once != other
 
 
+@pytest.mark.slow
 def test_users_set_apart(log: SearchLog) -> None:
     train, test = split(log, seed=5)
     release = KQuery(3).release(train, source=keyed(b"apart"))

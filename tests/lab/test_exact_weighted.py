@@ -113,6 +113,7 @@ CASES: dict[str, tuple[Policy, float, Sequence[int], Sequence[int], Sequence[int
 }
 
 
+@pytest.mark.slow
 @RELATIONS
 @pytest.mark.parametrize("name", CASES)
 def test_delta_is_within_the_claim(name: str, neighbours: Neighbours) -> None:
@@ -124,6 +125,7 @@ def test_delta_is_within_the_claim(name: str, neighbours: Neighbours) -> None:
     assert max(there, back) > 0, "or the case says nothing"
 
 
+@pytest.mark.slow
 @RELATIONS
 @pytest.mark.parametrize("pooled", [False, True])
 def test_delta_is_attained_by_items_of_many(neighbours: Neighbours, pooled: bool) -> None:
@@ -141,6 +143,7 @@ def test_delta_is_attained_by_items_of_many(neighbours: Neighbours, pooled: bool
     assert (0.95 if pooled else 0.66) * 0.02 < found <= (1.0 if pooled else 0.7) * 0.02 + ROUNDING
 
 
+@pytest.mark.slow
 @RELATIONS
 def test_delta_of_lone_items_uses_most_of_what_is_set_aside(neighbours: Neighbours) -> None:
     """Two lone items of one user and nothing else: 0.3 of δ is e^ε times what noise alone may do, and more is true."""
@@ -150,6 +153,7 @@ def test_delta_of_lone_items_uses_most_of_what_is_set_aside(neighbours: Neighbou
     assert there <= case.asked.plan().guarantee.mu_delta + ROUNDING
 
 
+@pytest.mark.slow
 def test_delta_is_attained_at_usual_parameters() -> None:
     """(1, 1e-6), one item of 49 users, two rounds of 32 units to a weight: 0.69 to 0.7 of δ."""
     case = Case(asked(epsilon=1.0, delta=1e-6), Sharp(LATE, LATE), 32)
@@ -188,6 +192,7 @@ def test_rounds_without_a_mistake_are_those_of_the_product() -> None:
     assert first.scores.tolist() == second.scores.tolist()
 
 
+@pytest.mark.slow
 @RELATIONS
 @pytest.mark.parametrize("mistake", [mutants.SteeredByTrueCounts, mutants.DroppedByTrueCounts])
 def test_true_counts_must_not_steer(mistake: type[mutants.Rounds], neighbours: Neighbours) -> None:
@@ -200,6 +205,7 @@ def test_true_counts_must_not_steer(mistake: type[mutants.Rounds], neighbours: N
     assert max(deltas(two, 2, replace(right, select=mistake().select))) > 0.9
 
 
+@pytest.mark.slow
 def test_weights_must_not_be_longer() -> None:
     case = Case(asked(epsilon=1.0, delta=1e-6), Sharp(LATE, LATE), 32)
     with mutants.heavier_weights(1.1):

@@ -125,6 +125,7 @@ def test_its_folder_says_the_same_and_the_report_has_its_words(
     assert "placed-clicks with at least this count" in report.read_text(encoding="utf-8")
 
 
+@pytest.mark.slow
 @each_engine
 def test_it_is_audited(registered: None, engine: Engine) -> None:
     """The canary is seen: a method that does not keep its bound is refuted by her."""
@@ -133,6 +134,7 @@ def test_it_is_audited(registered: None, engine: Engine) -> None:
     assert report.refuted_by == ("flood",), str(report)
 
 
+@pytest.mark.slow
 def test_a_right_method_passes_its_audit(registered: None) -> None:
     mechanism = Zealous(0.3, 0.1, "placed-click", per_user=1)
     report = audit(mechanism, runs=60, canaries=["near", "flood", "spelling"], source=keyed(b"new"))
@@ -159,6 +161,7 @@ def under_any_names(log: SearchLog) -> ir.Table:
 NAMED = Item("named", ANY_NAMES, under_any_names)
 
 
+@pytest.mark.slow
 @each_mechanism
 def test_columns_have_any_names(
     monkeypatch: pytest.MonkeyPatch, duckdb_engine: Engine, mechanism: Mechanism, tmp_path: Path
@@ -266,6 +269,7 @@ def of_the_government(log: SearchLog) -> ir.Table:
     return log.table.filter(log.table["url"].endswith(".gov")).select("user", "query", "url")
 
 
+@pytest.mark.slow
 def test_an_item_says_how_one_of_its_kind_is_made() -> None:
     """The usual searches make none of these, and the audit says that it sees nothing."""
     quiet = Item("gov", ("query", "url"), of_the_government, needs=("url",))

@@ -13,7 +13,7 @@ from keyed import keyed
 
 from searchveil.engine import Engine, open_engine
 from searchveil.errors import InputError
-from searchveil.lab.attacks.reidentification import Linkage, Published, attack_reidentification
+from searchveil.lab.attacks.reidentification import Linkage, ReleasedTexts, attack_reidentification
 from searchveil.log import SearchLog
 from searchveil.log.demo import planted_personal_queries, write_demo
 from searchveil.log.read import read_log
@@ -95,7 +95,7 @@ def test_sessions_are_followed_and_counts_are_not(duckdb_engine: Engine) -> None
 
 
 def test_guesses_come_from_the_best_row_there_is() -> None:
-    pairs = Published.of(
+    pairs = ReleasedTexts.of(
         [
             pa.table({"query": ["flu", "cats"], "count": [50, 90]}),
             pa.table({"query": ["flu", "flu"], "next": ["fever", "clinic"], "count": [7, 30]}),
@@ -104,11 +104,11 @@ def test_guesses_come_from_the_best_row_there_is() -> None:
     assert pairs.guess(frozenset({"flu"})) == {"clinic"}
     assert pairs.guess(frozenset({"dogs"})) == {"cats"}, "the most frequent, where nothing follows from what is known"
     assert pairs.guess(frozenset({"cats"})) == {"flu"}
-    sequences = Published.of([pa.table({"session": [["a", "b", "c"], ["a", "x"]], "count": [5, 9]})])
+    sequences = ReleasedTexts.of([pa.table({"session": [["a", "b", "c"], ["a", "x"]], "count": [5, 9]})])
     assert sequences.guess(frozenset({"a", "b"})) == {"c"}
     assert sequences.guess(frozenset({"a"})) == {"x"}
     assert sequences.records == []
-    nothing = Published.of([pa.table({"url": ["http://u.example"], "count": [5]})])
+    nothing = ReleasedTexts.of([pa.table({"url": ["http://u.example"], "count": [5]})])
     assert nothing.guess(frozenset({"a"})) == frozenset()
     assert nothing.right(frozenset(), frozenset({"a"})) == 0
 
@@ -119,12 +119,12 @@ def test_words_are_read_where_a_release_has_words() -> None:
         "generalised": [False, True, False],
         "count": [9, 9, 3],
     }
-    words = Published.of([pa.table(table)])
+    words = ReleasedTexts.of([pa.table(table)])
     assert (words.by_word, words.popular) == (True, ["tax", "berlin"])
     assert words.read(frozenset({"tax lawyer"})) == {"tax", "lawyer"}
     assert words.shows("berlin tax")
     assert not words.shows("tax lawyer")
-    records = Published.of([pa.table({"session": ["s1", "s2"], "keywords": ["tax berlin", "cats"]})])
+    records = ReleasedTexts.of([pa.table({"session": ["s1", "s2"], "keywords": ["tax berlin", "cats"]})])
     assert records.shows("berlin tax")
     assert not records.shows("tax cats")
     assert records.best(frozenset({"tax cats berlin"})) == [{"tax", "berlin"}]
@@ -154,6 +154,7 @@ METHODS: list[Mechanism] = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", METHODS, ids=lambda mechanism: str(mechanism.plan(USERS).to_json()["item"]))
 def test_every_method_can_be_attacked(mechanism: Mechanism, demo: SearchLog) -> None:
     release = mechanism.release(demo, source=keyed(b"release"))

@@ -258,6 +258,7 @@ def rows_of(swept: Swept) -> list[dict[str, Any]]:
     return pq.read_table(swept.results).to_pylist()
 
 
+@pytest.mark.slow
 def test_every_cell_is_in_the_results(done: tuple[Experiment, Path, Swept]) -> None:
     _, out, swept = done
     assert (swept.cells, swept.kept) == (1 + 2 * 4, 0)
@@ -279,6 +280,7 @@ def test_every_cell_is_in_the_results(done: tuple[Experiment, Path, Swept]) -> N
     assert not list(out.rglob(".*.partial"))
 
 
+@pytest.mark.slow
 def test_the_others_go_on_when_one_fails(done: tuple[Experiment, Path, Swept]) -> None:
     _, out, swept = done
     assert [failure.cell.called for failure in swept.failures] == ["impossible", "impossible, repeat 2"]
@@ -291,6 +293,7 @@ def test_the_others_go_on_when_one_fails(done: tuple[Experiment, Path, Swept]) -
     assert "is infeasible" in told[0].read_text()
 
 
+@pytest.mark.slow
 def test_a_public_pool_and_candidates_make_epsilon_pure(done: tuple[Experiment, Path, Swept]) -> None:
     _, out, swept = done
     rows = [row for row in rows_of(swept) if row["method"] == "safelog-click"]
@@ -301,6 +304,7 @@ def test_a_public_pool_and_candidates_make_epsilon_pure(done: tuple[Experiment, 
     assert size == pool.num_rows > 0
 
 
+@pytest.mark.slow
 def test_the_figures_are_those_of_evaluate(done: tuple[Experiment, Path, Swept]) -> None:
     """The same release by hand: of the training users alone, judged on the others."""
     _, out, swept = done
@@ -324,6 +328,7 @@ def test_the_figures_are_those_of_evaluate(done: tuple[Experiment, Path, Swept])
     assert not found.in_sample
 
 
+@pytest.mark.slow
 def test_a_second_run_does_only_what_is_missing(done: tuple[Experiment, Path, Swept]) -> None:
     experiment, out, swept = done
     cells = {path: path.stat().st_mtime_ns for path in (out / "cells").iterdir()}
@@ -340,6 +345,7 @@ def test_a_second_run_does_only_what_is_missing(done: tuple[Experiment, Path, Sw
     assert unchanged == {path: time for path, time in cells.items() if path != gone}
 
 
+@pytest.mark.slow
 def test_a_process_that_dies_takes_only_its_cell_with_it(tmp_path: Path) -> None:
     experiment = read(tmp_path, f"{LOG.replace('10', '40')}[[mechanism]]\nmethod = 'k-query'\nk = [2, 3]")
     with prepared(experiment, tmp_path / "out", silent) as ready:
@@ -457,6 +463,7 @@ def test_figures_are_never_averaged_with_each_other() -> None:
     assert by_rank == [["at", "1", "2"], ["epsilon 1, query", "1", "2"], ["epsilon 1, url", "1", "2"]]
 
 
+@pytest.mark.slow
 def test_a_chart_is_an_svg_that_needs_nothing_else(done: tuple[Experiment, Path, Swept]) -> None:
     _, _, swept = done
     assert [path.name for path in swept.charts] == ["index-caching.svg"], (

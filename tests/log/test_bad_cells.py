@@ -124,6 +124,7 @@ def test_written_times_in_parquet_mean_the_same_on_every_engine(tmp_path: Path, 
 I64 = 2**63 - 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "kind", [pa.timestamp("us"), pa.timestamp("us", "UTC"), pa.timestamp("us", "Europe/Paris"), pa.date32()], ids=str
 )

@@ -171,6 +171,7 @@ def test_a_slip_changes_a_text_by_at_most_two_letters() -> None:
     assert misspell(pa.array([], pa.string()), np.array([], np.int64)).to_pylist() == []
 
 
+@pytest.mark.slow
 def test_everyday_figures_are_within_a_fifth_of_real_ones(tmp_path: Path) -> None:
     measure = _calibration()
     path = write_demo(tmp_path / "log.parquet", users=measure.EVERYDAY).path

@@ -15,7 +15,7 @@ from searchveil.errors import InputError
 from searchveil.log import SearchLog, on_spark, read_log
 from searchveil.log.readers import READERS, Request
 from searchveil.log.readers.source import Source, find_sources
-from searchveil.log.readers.staging import Part, Staged, Tally, Workshop
+from searchveil.log.readers.staging import Parser, Part, Staged, Tally
 
 AOL = b"7\tshoe\t2006-03-01 07:17:12\t1\thttp://a"
 AOL_HEADER = b"AnonID\tQuery\tQueryTime\tItemRank\tClickURL"
@@ -133,7 +133,7 @@ def parse_in_blocks(source: Source, kind: str, chance: random.Random) -> tuple[l
         return Staged("none", [], Tally())
 
     assert reader.parse is not None
-    reader.parse(Workshop(None, Path(), plan), Request([source], told(format), options))
+    reader.parse(Parser(None, Path(), plan), Request([source], told(format), options))
     (part,) = planned
     marked = {5} if source.head.startswith(on_spark.BOM) else set()
     batches = blocks(5, spark_lines(Path(source.path).read_bytes()), chance)
@@ -143,6 +143,7 @@ def parse_in_blocks(source: Source, kind: str, chance: random.Random) -> tuple[l
     return sorted(str(row) for row in table.to_pylist() if row.pop("note") is None), notes
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", CORPUS)
 def test_blocks_cut_anywhere_are_read_like_the_whole_file(
     tmp_path: Path, kind: str, duckdb_engine: Engine, monkeypatch: pytest.MonkeyPatch

@@ -1,4 +1,4 @@
-"""Which rows a user has is a matter of her own rows; what was told from rows is named, and so is what a user is."""
+"""Which rows a user has is a matter of her own rows; what was inferred from rows is named, and so is what a user is."""
 
 import json
 from collections.abc import Mapping
@@ -17,7 +17,7 @@ from searchveil.log.readers.parquet import TAKEN_AS_PUBLIC as DECODED
 
 AOL_HEADER = "AnonID\tQuery\tQueryTime\tItemRank\tClickURL\n"
 AOL_ROW = "7\tshoe\t2006-03-01 07:17:12\t1\thttp://a\n"
-FILES = "which files hold queries and which events, told from their first rows"
+FILES = "which files hold queries and which events, inferred from their first rows"
 QUOTES = "that quotes are well-formed: a broken one can swallow rows of others"
 
 
@@ -135,12 +135,12 @@ def test_jsonl_guessed_keys_are_named(tmp_path: Path, duckdb_engine: Engine) -> 
     path = put(tmp_path / "log.jsonl", {"uid": 1, "q": "a", "ts": 1714564800})
     log = read_log(path, engine=duckdb_engine)
     assert log.taken_as_public == (
-        "the format jsonl, told from the first rows",
-        "which keys hold user (uid), query (q), time (ts), rank (none), url (none), told from the first rows",
+        "the format jsonl, inferred from the first rows",
+        "which keys hold user (uid), query (q), time (ts), rank (none), url (none), inferred from the first rows",
     )
     columns = {"user": "uid", "query": "q", "time": "ts"}
     told = read_log(path, format="jsonl", engine=duckdb_engine, columns=columns)
-    assert told.taken_as_public == ("which keys hold rank (none), url (none), told from the first rows",)
+    assert told.taken_as_public == ("which keys hold rank (none), url (none), inferred from the first rows",)
     columns |= {"rank": "click.rank", "url": "click.url"}
     assert read_log(path, format="jsonl", engine=duckdb_engine, columns=columns).taken_as_public == ()
 
@@ -153,7 +153,7 @@ def test_jsonl_guessed_keys_are_named(tmp_path: Path, duckdb_engine: Engine) -> 
     [
         ("log.tsv", AOL_HEADER + AOL_ROW, {}, ()),
         ("log.tsv", AOL_ROW, {"format": "aol"}, ()),
-        ("log.tsv", AOL_ROW, {}, ("the format aol, told from the first rows",)),
+        ("log.tsv", AOL_ROW, {}, ("the format aol, inferred from the first rows",)),
         ("log.tsv", AOL_HEADER.lower() + AOL_ROW, {}, ()),
         ("log.tsv", "user\tquery\n1\ta\n", {}, ()),
         ("log.csv", "user,query\n1,a\n", {}, (QUOTES,)),
@@ -163,14 +163,14 @@ def test_jsonl_guessed_keys_are_named(tmp_path: Path, duckdb_engine: Engine) -> 
             "log.tsv",
             "1\ta\n",
             {"format": "tsv", "columns": {"user": "1", "query": "2"}, "options": {"header": "no"}},
-            ("the number of columns, told from the first row",),
+            ("the number of columns, inferred from the first row",),
         ),
         ("log", "29\t970916105432\tshoe\n", {"format": "excite"}, ()),
         (
             "log",
             "00:00:00\t29\t[中]\t1 1\thttp://a\n",
             {},
-            ("the format sogou, told from the first rows", "the encoding utf-8, told from the first rows"),
+            ("the format sogou, inferred from the first rows", "the encoding utf-8, inferred from the first rows"),
         ),
         ("log", "00:00:00\t29\t[中]\t1 1\thttp://a\n", {"format": "sogou", "options": {"encoding": "utf-8"}}, ()),
     ],
@@ -187,7 +187,7 @@ def test_what_is_taken_as_public(
 def test_sogou_a_guessed_gbk_is_named(tmp_path: Path, duckdb_engine: Engine) -> None:
     (tmp_path / "log").write_bytes("00:00:00\t29\t[中]\t1 1\thttp://a\n".encode("gbk"))
     log = read_log(tmp_path / "log", format="sogou", engine=duckdb_engine)
-    assert log.taken_as_public == ("the encoding gbk, told from the first rows",)
+    assert log.taken_as_public == ("the encoding gbk, inferred from the first rows",)
 
 
 def test_parquet_has_a_schema(tmp_path: Path, engine: Engine) -> None:

@@ -66,7 +66,7 @@ class Expected:
     fault: str | None
 
 
-def letter_by_letter(text: str, quote: str, delimiter: str, longest: int) -> Iterator[Expected]:
+def letter_by_letter(text: str, quote: str, delimiter: str, longest: int) -> Iterator[Expected]:  # noqa: C901
     """The rules of docs/formats.md, one letter after the other."""
     at, line = 0, 1
     text += "" if text.endswith("\n") or not text else "\n"
@@ -133,6 +133,7 @@ VALUES = [
 ]
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("small_chunks")
 @pytest.mark.parametrize("seed", range(6))
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def pipe(folder: Path) -> Any:
 
 
 def folder_itself(folder: Path) -> Any:
-    put(folder / "a.tsv", AOL_ROW)
+    put(folder / "a.dat", AOL_ROW)
     return folder
 
 
@@ -254,6 +254,7 @@ def test_two_files_of_one_name_are_told_apart(tmp_path: Path, duckdb_engine: Eng
     assert log.problems[0].first == (f"{tmp_path}/a/log.tsv:2", f"{tmp_path}/b/log.tsv:2")
 
 
+@pytest.mark.slow
 def test_a_log_larger_than_memory(tmp_path: Path) -> None:
     rows = 1_500_000
     with (tmp_path / "log.tsv").open("wb") as out:

@@ -154,6 +154,7 @@ def _too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(lines, "LONGEST_LINE", 300)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(file_lines, min_size=1, max_size=3), st.booleans(), st.booleans(), st.booleans())
 def test_good_rows_arrive_and_good_plus_bad_is_all(
@@ -186,6 +187,7 @@ def test_good_rows_arrive_and_good_plus_bad_is_all(
         assert sorted(place for problem in log.problems for place in problem.first) == sorted(bad)
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(junk | good_rows, max_size=20))
 def test_junk_is_counted_line_by_line(

@@ -74,5 +74,5 @@ def test_a_forked_child_has_threads_of_its_own(several: int) -> None:
     ByRows.of(sparse.csr_array(matrix(0))) @ np.ones(30)
     child = get_context("fork").Process(target=_sum_in_child)
     child.start()
-    child.join(timeout=60)
+    child.join(timeout=280)
     assert child.exitcode == 0

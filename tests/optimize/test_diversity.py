@@ -63,6 +63,7 @@ def test_small_programs_are_solved(counts: ClickCounts, b: LogOf) -> None:
     assert greedy(counts, b).objective <= best
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("b", [LN2, log(2), 0.01, 5.0])
 def test_every_solution_is_private_and_within_its_bound(
@@ -77,6 +78,7 @@ def test_every_solution_is_private_and_within_its_bound(
     assert solution.upper_bound <= counts.users * float(b)
 
 
+@pytest.mark.slow
 def test_the_default_is_near_branch_and_bound_and_far_above_spe() -> None:
     counts = random_log(3, users=1200, pairs=1000)
     found = best_within(counts, LN2, 4).objective

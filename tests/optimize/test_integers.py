@@ -108,6 +108,7 @@ def test_the_example_of_the_paper() -> None:
     assert solution.upper_bound >= solution.objective == 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("b", [LN2, log(2)])
 def test_nearly_as_much_as_branch_and_bound_and_far_more_than_the_floor(b: float | LogOf) -> None:
     counts = random_log(2, users=500, pairs=700)

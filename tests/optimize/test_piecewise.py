@@ -4,10 +4,10 @@ from math import log
 
 import numpy as np
 import pytest
+from chords import error_of, piecewise
 from click_logs import example, random_log
 
 from searchveil.optimize.objectives import KL, Diversity, Objective, Size
-from searchveil.optimize.piecewise import _error, piecewise
 from searchveil.optimize.program import Sampler
 from searchveil.optimize.solve import relax
 
@@ -37,7 +37,7 @@ def test_the_error_of_one_chord_is_that_of_the_logarithm() -> None:
     """ln(1+x) on [0, 1]: as steep as the chord, ln 2, at 1 + x = 1/ln 2."""
     steepest = 1 / log(2)
     expected = 3 * (log(steepest) - log(2) * (steepest - 1))
-    assert _error(KL(np.array([3.0])), np.array([1.0]), []) == pytest.approx(expected)
+    assert error_of(KL(np.array([3.0])), np.array([1.0]), []) == pytest.approx(expected)
 
 
 def test_a_linear_objective_has_no_error() -> None:

@@ -57,6 +57,7 @@ def test_a_reported_sum_is_never_below_the_exact_one(exact: Fraction) -> None:
     assert decimal(nextafter(nextafter(number, -inf), -inf)) < exact
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("pairs", "delta"),
     [
@@ -135,6 +136,7 @@ def test_what_lies_outside_adds_up() -> None:
     assert total.epsilon_at(3e-7) == inf
 
 
+@pytest.mark.slow
 @settings(max_examples=20, deadline=None)
 @given(
     st.lists(st.floats(0.05, 1.5), min_size=1, max_size=4),

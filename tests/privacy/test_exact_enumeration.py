@@ -4,6 +4,7 @@ from fractions import Fraction
 from itertools import pairwise
 from math import exp, log
 
+import papers
 import pytest
 from enumeration import (
     NOTHING,
@@ -256,8 +257,8 @@ def test_theorem_2_is_valid_for_discrete_noise_and_the_threshold_never_below_the
             p, p ** (-2 * per_user), spends, range(threshold + 2), threshold=threshold, first_threshold=1
         )
     assert exact <= Fraction(delta) * Fraction(ABOVE)
-    assert threshold > calibrate.indistinguishable_threshold_continuous(scale, delta, per_user)
-    assert float(exact) <= calibrate.indistinguishable_delta(scale, per_user, threshold - 1) * ABOVE
+    assert threshold > calibrate.published_threshold(scale, delta, per_user)
+    assert float(exact) <= papers.zealous_indistinguishable_delta(scale, per_user, threshold - 1) * ABOVE
 
 
 # --- Korolova et al. --------------------------------------------------------------------------------------------------
@@ -332,12 +333,12 @@ def test_the_published_formulas_are_valid(p: Fraction, queries: int, beyond: int
     k = queries + beyond
     alpha = max(1 / p, 1 + 1 / (2 * p ** (1 - k) - 1))
     scale = scale_of(p)
-    assert calibrate.korolova_alpha(scale, k) == pytest.approx(float(alpha), rel=CLOSE)
-    assert exp(calibrate.korolova_epsilon(queries, 0, scale, k, scale, None)) == pytest.approx(
+    assert papers.korolova_alpha(scale, k) == pytest.approx(float(alpha), rel=CLOSE)
+    assert exp(papers.korolova_epsilon(queries, 0, scale, k, scale, None)) == pytest.approx(
         float((alpha / p) ** queries), rel=CLOSE
     )
     claimed = Fraction(queries, 2) * p ** (k - queries)
-    assert calibrate.korolova_delta(scale, queries, k) == pytest.approx(float(claimed), rel=CLOSE)
+    assert papers.korolova_delta(scale, queries, k) == pytest.approx(float(claimed), rel=CLOSE)
     # Three queries over all counts are many cases; the corners and the counts around the threshold are the worst ones.
     backgrounds = range(k + 3) if queries < 3 else range(min(3, k + 1))
     exact = worst_added_user(p, (alpha / p) ** queries, ways_to_spend(queries), backgrounds, threshold=k + 1)

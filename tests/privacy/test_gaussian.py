@@ -120,3 +120,18 @@ def test_a_threshold_far_beyond_all_noise_is_bounded_at_once() -> None:
     """Interval arithmetic would need more bits the farther out it is: a billion deviations took minutes."""
     assert crossing_probability(1e9, [Fraction(1)] * 17) == nextafter(0.0, inf)
     assert crossing_probability(37.0, [Fraction(1)]) == pytest.approx(float(norm.sf(37.0)), rel=1e-9)
+
+
+def test_many_draws_are_those_of_one_core_and_no_part_repeats_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts are drawn on all cores, each from a stream of its own; a wide distribution shows a stream used twice."""
+    noise, n = RoundedGaussian(Fraction(10**6) ** 2), (1 << 19) + 5
+    drawn = noise.sample(n, Source(KEY))
+    for cores in (1, 3):
+        monkeypatch.setattr("searchveil.cores.usable_cores", lambda cores=cores: cores)
+        assert np.array_equal(noise.sample(n, Source(KEY)), drawn)
+    size = 1 << 18
+    one, other = drawn[:size], drawn[size : 2 * size]
+    assert abs(float(np.corrcoef(one, other)[0, 1])) < 6 / size**0.5
+    source = Source(KEY)
+    assert not np.array_equal(noise.sample(n, source), noise.sample(n, source))
+    assert abs(float(drawn.mean())) < 6 * 10**6 / n**0.5

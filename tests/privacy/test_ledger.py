@@ -160,6 +160,7 @@ def test_it_never_overspends_and_order_does_not_matter(
         assert (again.basic_epsilon, again.basic_delta) == (spent.basic_epsilon, spent.basic_delta)
 
 
+@pytest.mark.slow
 def test_eight_processes_cannot_overspend(tmp_path: Path) -> None:
     path = tmp_path / "l.db"
     program = """
@@ -186,6 +187,7 @@ except BudgetRefused as refused:
     assert Ledger.open(path).spent().basic_epsilon == 0.9
 
 
+@pytest.mark.slow
 def test_a_reservation_under_way_is_waited_for_and_counted(tmp_path: Path) -> None:
     path = tmp_path / "l.db"
     Ledger.open(path, budget_epsilon=0.5, budget_delta=1e-6)
@@ -227,6 +229,7 @@ def test_killed_before_the_commit_nothing_is_spent_and_the_lock_is_gone(tmp_path
     Ledger.open(path).reserve(**plan())
 
 
+@pytest.mark.slow
 def test_killed_at_any_moment_what_was_answered_is_recorded(tmp_path: Path) -> None:
     path = tmp_path / "l.db"
     Ledger.open(path, budget_epsilon=1e6, budget_delta=0.1)

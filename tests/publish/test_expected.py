@@ -13,10 +13,11 @@ from searchveil.items.pool import QueryPool
 from searchveil.log import SearchLog, read_log
 from searchveil.log.demo import write_demo
 from searchveil.privacy.calibrate import Assumption
-from searchveil.publish.expected import expected_rows, needed_users
+from searchveil.publish.expected import expected_rows, needed_users, other_than
 from searchveil.publish.k_query import KQuery
 from searchveil.publish.korolova import Korolova
 from searchveil.publish.mechanism import Mechanism
+from searchveil.publish.votes import Votes
 from searchveil.publish.weighted import Weighted
 from searchveil.publish.zealous import Zealous
 
@@ -24,12 +25,12 @@ ZIPF = {"items": 1_000_000, "exponent": 1.0, "tail": 1.0, "alone": 0.0, "held": 
 METHODS = (Weighted(1, 1e-6), Weighted(3, 1e-6, counts="none"), Zealous(1, 1e-6), Zealous(2, 1e-6, per_user=10))
 
 
-def zipf_log(engine: Engine, users: int) -> SearchLog:
-    """Thirty searches a user on average, log-normal; the k-th of a million queries in proportion to 1/k."""
+def zipf_log(engine: Engine, users: int, mean: float = 30, spread: float = 1.0, items: int = 1_000_000) -> SearchLog:
+    """So many searches a user on average, log-normal; the k-th of the queries in proportion to 1/k."""
     random = np.random.default_rng(5)
-    searches = np.maximum(1, np.rint(random.lognormal(np.log(30) - 0.5, 1.0, users))).astype(np.int64)
-    user = np.repeat(np.arange(users), searches)
-    bounds = np.cumsum(1 / np.arange(1, 1_000_001))
+    drawn = random.lognormal(np.log(mean) - spread**2 / 2, spread, users)
+    user = np.repeat(np.arange(users), np.maximum(1, np.rint(drawn)).astype(np.int64))
+    bounds = np.cumsum(1 / np.arange(1, items + 1))
     query = np.searchsorted(bounds, random.random(len(user)) * bounds[-1])
     return SearchLog(
         engine.load(pa.table({"user": pa.array(user.astype(str)), "query": pa.array(query.astype(str))})), engine
@@ -43,6 +44,7 @@ def assert_near(mechanism: Mechanism, log: SearchLog, assumption: Assumption) ->
     assert seen / 1.5 - seen**0.5 <= expected <= seen * 1.5 + seen**0.5, (seen, expected)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("users", [3_000, 20_000])
 def test_zipf_logs_are_predicted(duckdb_engine: Engine, users: int) -> None:
     log = zipf_log(duckdb_engine, users)
@@ -50,6 +52,7 @@ def test_zipf_logs_are_predicted(duckdb_engine: Engine, users: int) -> None:
         assert_near(mechanism, log, Assumption(users, **ZIPF))  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("users", [4_000, 20_000])
 def test_demo_logs_are_predicted_by_the_defaults(tmp_path: Path, users: int) -> None:
     log = read_log(str(write_demo(tmp_path / "log.parquet", users=users, seed=2).path))
@@ -57,6 +60,33 @@ def test_demo_logs_are_predicted_by_the_defaults(tmp_path: Path, users: int) -> 
         assert_near(mechanism, log, Assumption(users))
 
 
+@pytest.mark.slow
+def test_where_users_have_few_items_plan_tells_the_better_of_two_methods(duckdb_engine: Engine) -> None:
+    """Two and six items of a user. What is told is what comes out of a log like the guess."""
+    told = {}
+    for held, spread in ((2, 0.5), (6, 0.5)):
+        log = zipf_log(duckdb_engine, 20_000, held, spread, 300_000)
+        guess = Assumption(20_000, items=300_000, exponent=1.0, tail=1.0, alone=0.0, held=held, spread=spread)
+        mechanisms = (Votes(1, 1e-6, counts="none"), Weighted(1, 1e-6, counts="none"))
+        for mechanism in mechanisms:
+            assert_near(mechanism, log, guess)
+        other = other_than(mechanisms[1], guess)
+        assert other == (mechanisms[0], expected_rows(mechanisms[0], guess))
+        assert other_than(mechanisms[0], guess) == (mechanisms[1], expected_rows(mechanisms[1], guess))
+        told[held] = other[1] > expected_rows(mechanisms[1], guess)
+    assert told == {2: True, 6: False}
+
+
+def test_where_users_have_many_items_or_other_counts_nothing_else_is_told() -> None:
+    assert other_than(Weighted(1, 1e-6), Assumption(1000)) is None
+    assert other_than(Weighted(1, 1e-6, counts="score"), Assumption(1000, held=2)) is None
+    assert other_than(Zealous(1, 1e-6), Assumption(1000, held=2)) is None
+    single = other_than(Weighted(1, 1e-6, counts="none", neighbours="replace-one"), Assumption(1000, held=1))
+    assert single is not None
+    assert single[0] == Votes(1, 1e-6, counts="none", guide_share=0.0, neighbours="replace-one")
+
+
+@pytest.mark.slow
 def test_more_users_than_are_tried() -> None:
     """36 million rows of the demo log: 9,591 and 1,268 were seen (docs/benchmarks.md)."""
     assert 9_591 / 1.5 < expected_rows(Weighted(1, 1e-6, counts="none"), Assumption(657_426)) < 9_591 * 1.5

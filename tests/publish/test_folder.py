@@ -40,12 +40,12 @@ DP = Guarantee(
     "approximate",
     1.0,
     1e-6,
-    "docs/guarantees.md#zealous-approximate",
+    "docs/guarantees/zealous.md#approximate",
     assumed_public=("that the log has users",),
     unprotected=("the time of the release",),
     caveats=("the number of users was not checked",),
 )
-NOT_DP = Guarantee.no_differential_privacy("docs/guarantees.md#k-query", ("It hides a query among k users.",))
+NOT_DP = Guarantee.no_differential_privacy("docs/guarantees/k-anonymity.md", ("It hides a query among k users.",))
 SELECTION = Selection(per_user=5, noise_scale=5.0, threshold=72)
 TABLE = pa.table({"query": ["weather", 'say "hi", |pipe|', ""], "count": [104, 72, 80]})
 MEMORY = "/dev/shm" if os.access("/dev/shm", os.W_OK) else None  # for many small folders: no disk to wait for
@@ -133,7 +133,7 @@ def test_the_card_can_be_read_by_a_lawyer_and_by_a_hub(tmp_path: Path) -> None:
         "factor of at most 2.72",
         "cannot make them more than 73.11 % sure",
         "* that the log has users",
-        "* the time of the release",
+        "* Not protected: the time of the release",
         "* the number of users was not checked",
         "its noisy count reached 72",
         "averages 76.52",  # 72 + 1/(e^(1/5) - 1)
@@ -142,6 +142,21 @@ def test_the_card_can_be_read_by_a_lawyer_and_by_a_hub(tmp_path: Path) -> None:
         assert said in body
     assert "{{" not in text
     assert "NOT" not in text
+
+
+def test_the_card_cannot_be_misread_where_there_is_no_exception(tmp_path: Path) -> None:
+    """ "Not protected: nothing" reads as if nothing were protected."""
+    whole = Guarantee("approximate", 1.0, 1e-6, "docs/guarantees.md#zealous")
+    text = (write_folder(release(guarantee=whole), tmp_path / "whole") / "README.md").read_text()
+    assert "the promise covers every row and every number in this folder" in text
+    assert "`docs/guarantees.md#zealous` in the source of searchveil" in text
+    none = Guarantee.no_differential_privacy(proof="none", caveats=())
+    bare = (write_folder(release(guarantee=none), tmp_path / "bare") / "README.md").read_text()
+    assert "no row and no number here is protected" in bare
+    for shown in (text, bare):
+        assert not any(line.strip() in ("* nothing", "* none") for line in shown.splitlines())
+    told = yaml.safe_load((tmp_path / "bare" / "deployment.yaml").read_text())["deployment"]["dp_variant"]
+    assert "All of them" in told["unprotected_quantities"]
 
 
 def test_pure_and_replace_one_guarantees_read_right(tmp_path: Path) -> None:
@@ -442,6 +457,7 @@ def write_under_a_limit(folder: Path, ledger: Path) -> None:
         print(complaint)
 
 
+@pytest.mark.slow
 def test_a_file_that_may_not_grow_leaves_nothing_and_the_budget_spent(tmp_path: Path) -> None:
     (tmp_path / "disk").mkdir()
     program = (

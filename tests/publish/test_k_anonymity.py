@@ -201,6 +201,7 @@ def test_a_log_without_times_has_a_session_for_every_row(engine: Engine) -> None
 # Random logs.
 
 
+@pytest.mark.slow
 @few
 @given(rows=rows_of_a_log, k=st.integers(2, 4))
 def test_k_query_on_random_logs(duckdb_engine: Engine, rows: list[Row], k: int) -> None:
@@ -212,6 +213,7 @@ def test_k_query_on_random_logs(duckdb_engine: Engine, rows: list[Row], k: int) 
     assert sequences(release) == k_query_reference(rows, k)
 
 
+@pytest.mark.slow
 @few
 @given(rows=rows_of_a_log, k=st.integers(2, 4))
 def test_k_session_on_random_logs(duckdb_engine: Engine, rows: list[Row], k: int) -> None:
@@ -222,6 +224,7 @@ def test_k_session_on_random_logs(duckdb_engine: Engine, rows: list[Row], k: int
     assert released == k_session_reference(rows, k)
 
 
+@pytest.mark.slow
 @few
 @given(rows=rows_of_a_log, k=st.integers(2, 4))
 def test_k_keyword_on_random_logs(duckdb_engine: Engine, rows: list[Row], k: int) -> None:

@@ -68,7 +68,7 @@ def test_a_ledger_does_not_add_up_users_and_sessions(duckdb_engine: Engine, tmp_
     assert [entry.guarantee["unit"] for entry in ledger.spent().entries] == ["session", "session"]
 
 
-SESSIONS = SafeLogSession(1, 1e-6, queries_per_session=12, clicks_per_user=1, personal=True)
+SESSIONS = SafeLogSession(1, 1e-6, queries_per_session=12, clicks_per_user=1, keep_personal=True)
 ANY_QUERY = [
     *(Zealous(1, 1e-6, item=item) for item in ITEMS.values()),
     Korolova(1, 1e-6),

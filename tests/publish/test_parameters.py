@@ -4,6 +4,7 @@ import ast
 import subprocess
 import sys
 from dataclasses import fields
+from datetime import date
 from math import inf, nan, nextafter
 from pathlib import Path
 from typing import Any
@@ -111,6 +112,7 @@ def values_of(one: Parameter) -> st.SearchStrategy[Any]:
         "flag": st.booleans(),
         "choice": st.sampled_from(one.choices or ("",)),
         "item": st.sampled_from(one.choices or ("",)),
+        "text": st.dates(min_value=date(2006, 3, 1), max_value=date(2006, 5, 31)).map(str),
         "texts": st.lists(st.sampled_from(["a, b", "(x)", "it's", '"=', "ü\\d"])).map(tuple),
         "pool": st.sampled_from(["pool.parquet", "it's a pool"]).map(lambda path: QueryPool(Path(path))),
     }

@@ -105,12 +105,12 @@ def test_what_is_drawn_before_a_release_is_part_of_its_plan() -> None:
 
 
 def test_a_threshold_at_which_the_papers_epsilon_is_infinite_is_refused() -> None:
-    with pytest.raises(InputError, match=r"the threshold 0 promises nothing: .* infinite; raise threshold"):
-        SafeLogSession(noise_scale=1, threshold=0, variant="published").plan()
+    with pytest.raises(InputError, match=r"nothing is promised above 0: .* infinite; raise above"):
+        SafeLogSession(noise_scale=1, above=0, variant="published").plan()
 
 
 def test_a_threshold_that_one_user_reaches_alone_is_not_sold_as_private() -> None:
-    guarantee = SafeLogClick(noise_scale=10, threshold=0).plan().guarantee
+    guarantee = SafeLogClick(noise_scale=10, above=0).plan().guarantee
     assert (guarantee.delta, guarantee.is_private) == (1.0, False)
     assert str(guarantee).startswith("This release is NOT differentially private. Its δ is 1")
 

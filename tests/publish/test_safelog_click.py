@@ -113,7 +113,7 @@ def changes_and_hidden(chosen: dict[str, Any], queries: int, clicks: int) -> tup
 def test_the_promise_of_a_noise_scale_and_a_threshold(chosen: dict[str, Any]) -> None:
     queries, clicks, scale, threshold = 3, 2, 7.0, 44
     plan = SafeLogClick(
-        noise_scale=scale, threshold=threshold - 0.5, queries_per_user=queries, clicks_per_user=clicks, **chosen
+        noise_scale=scale, above=threshold - 0.5, queries_per_user=queries, clicks_per_user=clicks, **chosen
     ).plan()
     changes, hidden = changes_and_hidden(chosen, queries, clicks)
     assert Fraction(plan.guarantee.epsilon) >= Fraction(changes) / Fraction(scale)
@@ -151,11 +151,11 @@ def test_promise_and_noise_agree_both_ways(
     same: dict[str, Any] = {"queries_per_user": queries, "clicks_per_user": clicks, "neighbours": neighbours}
     wanted = SafeLogClick(epsilon=epsilon, delta=delta, **same).plan()
     scale, threshold = wanted.parameters["noise_scale"], wanted.parameters["second_threshold"]
-    given_noise = SafeLogClick(noise_scale=scale, threshold=threshold - 1, **same).plan()
+    given_noise = SafeLogClick(noise_scale=scale, above=threshold - 1, **same).plan()
     assert given_noise.parameters == wanted.parameters
     assert given_noise.guarantee.epsilon == pytest.approx(epsilon, rel=1e-12)
     assert given_noise.guarantee.delta <= delta
-    lower = SafeLogClick(noise_scale=scale, threshold=threshold - 2, **same).plan()
+    lower = SafeLogClick(noise_scale=scale, above=threshold - 2, **same).plan()
     assert lower.guarantee.delta > delta, "the threshold was the smallest"
     back = SafeLogClick(epsilon=given_noise.guarantee.epsilon, delta=given_noise.guarantee.delta, **same).plan()
     assert back.parameters["second_threshold"] == threshold
@@ -164,7 +164,7 @@ def test_promise_and_noise_agree_both_ways(
 
 def test_a_pure_promise_needs_no_delta_and_the_threshold_has_no_part_in_it() -> None:
     pure: dict[str, Any] = {"domain": "pool", "pool": None, "candidates": CLICK_CANDIDATES}
-    plans = [SafeLogClick(noise_scale=5, threshold=k, **pure).plan() for k in (0, 3, 1000)]
+    plans = [SafeLogClick(noise_scale=5, above=k, **pure).plan() for k in (0, 3, 1000)]
     assert len({plan.guarantee.epsilon for plan in plans}) == 1
     assert plans[0].guarantee.epsilon == pytest.approx(6 / 5)
     assert {plan.guarantee.delta for plan in plans} == {0.0}
@@ -210,7 +210,7 @@ def test_the_recommendation_holds_the_papers_and_ours(tmp_path: Path) -> None:
         assert ours["threshold"] + 1 == parameters["second_threshold"]
         assert ours["expected_pool_slips"] == pytest.approx(float(50_000 * tail(6, parameters["second_threshold"])))
     with pytest.raises(InputError, match="starts from a wanted ε"):
-        SafeLogClick(noise_scale=1, threshold=3).recommend()
+        SafeLogClick(noise_scale=1, above=3).recommend()
 
 
 # --- exact enumeration ------------------------------------------------------------------------------------------------
@@ -279,7 +279,7 @@ def test_delta_over_pool_and_log_is_exact_with_pool_queries_that_nobody_searched
     p: Fraction, queries: int, threshold: int
 ) -> None:
     scale = 1 / -ln(p)
-    both = SafeLogClick(noise_scale=scale, threshold=threshold - 1 / 2, queries_per_user=queries, clicks_per_user=0)
+    both = SafeLogClick(noise_scale=scale, above=threshold - 1 / 2, queries_per_user=queries, clicks_per_user=0)
     found = worst(p, queries, threshold, (True, False), p**-queries)
     stated = both.plan().guarantee.delta
     assert stated == pytest.approx(float(found), rel=1e-9), "never exceeded, and attained"
@@ -358,15 +358,14 @@ rows_of_few = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(rows=rows_of_few, queries=st.integers(2, 4), clicks=st.integers(1, 3))
 @settings(max_examples=12, deadline=None)
 def test_counts_are_those_of_plain_loops_and_one_user_moves_them_by_no_more_than_stated(
     duckdb_engine: Engine, rows: list[Row], queries: int, clicks: int
 ) -> None:
     published = {"a", "b"}
-    mechanism = SafeLogClick(
-        noise_scale=1, threshold=9, queries_per_user=queries, clicks_per_user=clicks, transitions=True
-    )
+    mechanism = SafeLogClick(noise_scale=1, above=9, queries_per_user=queries, clicks_per_user=clicks, transitions=True)
     full = counts_of(mechanism, duckdb_engine, rows, published)
     assert full == by_hand(rows, queries, clicks, published)
     assert {query for query, _ in full["query", "url"]} <= published, "clicks on published queries only"
@@ -384,12 +383,12 @@ def test_the_frequency_filter_lets_one_user_move_everybodys_counts(duckdb_engine
     one_more: list[Row] = [("victim", "a", 0, None)]
     moved = {}
     for at_least in (0, 31):
-        mechanism = SafeLogClick(noise_scale=1, threshold=9, queries_per_user=1, clicks_per_user=0, at_least=at_least)
+        mechanism = SafeLogClick(noise_scale=1, above=9, queries_per_user=1, clicks_per_user=0, at_least=at_least)
         full, less = (counts_of(mechanism, duckdb_engine, rows, ())["query",] for rows in (others + one_more, others))
         moved[at_least] = sum(abs(full.get(key, 0) - less.get(key, 0)) for key in full | less)
     assert moved[0] == 1
     assert moved[31] == 31, "a goes; b would be left, but has only 30"
-    lower = SafeLogClick(noise_scale=1, threshold=9, queries_per_user=1, clicks_per_user=0, at_least=31)
+    lower = SafeLogClick(noise_scale=1, above=9, queries_per_user=1, clicks_per_user=0, at_least=31)
     more = [*others, *((f"v{i}", "b", 0, None) for i in range(5))]
     full, less = (counts_of(lower, duckdb_engine, rows, ())["query",] for rows in (more + one_more, more))
     assert (full, less) == ({("a",): 31, ("b",): 5}, {("b",): 35}), "61 counts moved by one user, q_f = 1"
@@ -404,7 +403,7 @@ def test_the_frequency_filter_is_off_unless_asked_for_and_then_named_unprotected
 
 def test_with_the_frequency_filter_nothing_is_sold_as_private(duckdb_engine: Engine, tmp_path: Path) -> None:
     """One user moves everybody's counts (above): the promise holds given the filter's outcome, and no ledger pays."""
-    filtered = SafeLogClick(noise_scale=7, threshold=60, clicks_per_user=0, at_least=5)
+    filtered = SafeLogClick(noise_scale=7, above=60, clicks_per_user=0, at_least=5)
     guarantee = filtered.plan().guarantee
     assert (guarantee.notion, guarantee.is_private) == ("conditional", False)
     assert str(guarantee).startswith(
@@ -414,7 +413,7 @@ def test_with_the_frequency_filter_nothing_is_sold_as_private(duckdb_engine: Eng
     ledger = Ledger.open(tmp_path / "account", budget_epsilon=10, budget_delta=1e-3)
     with pytest.raises(BudgetRefused, match="without differential privacy"):
         filtered.release(log_of(duckdb_engine, crowd(3)), ledger=ledger)
-    assert SafeLogClick(noise_scale=7, threshold=60, clicks_per_user=0).plan().guarantee.is_private
+    assert SafeLogClick(noise_scale=7, above=60, clicks_per_user=0).plan().guarantee.is_private
 
 
 def test_personal_rows_take_no_place_among_the_first(duckdb_engine: Engine) -> None:
@@ -424,29 +423,29 @@ def test_personal_rows_take_no_place_among_the_first(duckdb_engine: Engine) -> N
         for minute, query in enumerate(["jane@mail.example", "555-123-4567", "acme 17", "weather", "news"])
     ]
     mechanism = {"queries_per_user": 1, "clicks_per_user": 0}
-    plain = SafeLogClick(noise_scale=1, threshold=9, **mechanism)  # type: ignore[arg-type]
-    own = SafeLogClick(noise_scale=1, threshold=9, patterns=("^acme [0-9]+$",), **mechanism)  # type: ignore[arg-type]
-    unfiltered = SafeLogClick(noise_scale=1, threshold=9, personal=True, **mechanism)  # type: ignore[arg-type]
+    plain = SafeLogClick(noise_scale=1, above=9, **mechanism)  # type: ignore[arg-type]
+    own = SafeLogClick(noise_scale=1, above=9, patterns=("^acme [0-9]+$",), **mechanism)  # type: ignore[arg-type]
+    unfiltered = SafeLogClick(noise_scale=1, above=9, keep_personal=True, **mechanism)  # type: ignore[arg-type]
     found = [counts_of(m, duckdb_engine, rows, ())["query",] for m in (plain, own, unfiltered)]
     assert found == [{("acme 17",): 2}, {("weather",): 2}, {("jane@mail.example",): 2}]
 
 
 def test_ones_own_pattern_holds_even_where_ours_are_switched_off(duckdb_engine: Engine) -> None:
-    """--personal is about what we think looks personal; a pattern that was typed is a wish of its own."""
+    """--keep-personal is about what we think looks personal; a pattern that was typed is a wish of its own."""
     rows: list[Row] = [(user, "acme 17", 0, None) for user in "uv"]
-    mechanism = SafeLogClick(noise_scale=1, threshold=9, clicks_per_user=0, personal=True, patterns=("acme",))
+    mechanism = SafeLogClick(noise_scale=1, above=9, clicks_per_user=0, keep_personal=True, patterns=("acme",))
     assert counts_of(mechanism, duckdb_engine, rows, ())["query",] == {}
 
 
 def test_a_pattern_in_capitals_matches_what_was_typed_in_capitals(duckdb_engine: Engine) -> None:
     rows: list[Row] = [(user, "ACME-17 salaries", 0, None) for user in "uv"]
-    mechanism = SafeLogClick(noise_scale=1, threshold=9, clicks_per_user=0, patterns=("ACME-[0-9]+",))
+    mechanism = SafeLogClick(noise_scale=1, above=9, clicks_per_user=0, patterns=("ACME-[0-9]+",))
     assert counts_of(mechanism, duckdb_engine, rows, ())["query",] == {}
 
 
 def test_personal_rows_do_not_count_as_clicks_even_if_the_pool_publishes_their_query(duckdb_engine: Engine) -> None:
     rows: list[Row] = [(user, "jane@mail.example", 0, "x.example") for user in "uv"]
-    seen = counts_of(SafeLogClick(noise_scale=1, threshold=9), duckdb_engine, rows, ["jane@mail.example"])
+    seen = counts_of(SafeLogClick(noise_scale=1, above=9), duckdb_engine, rows, ["jane@mail.example"])
     assert seen["query",] == {}
     assert seen["query", "url"] == {}
 
@@ -454,7 +453,7 @@ def test_personal_rows_do_not_count_as_clicks_even_if_the_pool_publishes_their_q
 def test_an_empty_url_is_no_click(duckdb_engine: Engine) -> None:
     """As everywhere else in searchveil (the item click)."""
     rows: list[Row] = [(user, "weather", 0, url) for user, url in (("u", ""), ("v", "sun.example"))]
-    seen = counts_of(SafeLogClick(noise_scale=1, threshold=9), duckdb_engine, rows, ["weather"])
+    seen = counts_of(SafeLogClick(noise_scale=1, above=9), duckdb_engine, rows, ["weather"])
     assert seen["query", "url"] == {("weather", "sun.example"): 1}
 
 
@@ -523,7 +522,7 @@ def test_clicks_and_transitions_over_candidates(duckdb_engine: Engine) -> None:
 
 def test_fresh_counts_may_fall_below_the_threshold(duckdb_engine: Engine) -> None:
     rows: list[Row] = [(f"u{u}", f"q{u % 40}", 0, None) for u in range(40 * 12)]
-    same: dict[str, Any] = {"noise_scale": 4, "threshold": 11, "queries_per_user": 1, "clicks_per_user": 0}
+    same: dict[str, Any] = {"noise_scale": 4, "above": 11, "queries_per_user": 1, "clicks_per_user": 0}
     counts = {}
     for fresh in (False, True):
         mechanism = SafeLogClick(**same, fresh_counts=fresh)
@@ -536,7 +535,7 @@ def test_fresh_counts_may_fall_below_the_threshold(duckdb_engine: Engine) -> Non
 def test_one_key_gives_one_release_on_every_engine(engine: Engine, duckdb_engine: Engine) -> None:
     """Which queries survive, in what order, with what noise: all from the source, nothing from the engine."""
     rows = crowd(60) + [(f"w{u}", f"rare {u % 25}", 0, None) for u in range(200)]
-    mechanism = SafeLogClick(noise_scale=2, threshold=7, transitions=True, personal=True)
+    mechanism = SafeLogClick(noise_scale=2, above=7, transitions=True, keep_personal=True)
     release = mechanism.release(log_of(engine, rows), source=keyed(b"key"))
     again = mechanism.release(log_of(duckdb_engine, rows[::-1]), source=keyed(b"key"))
     assert release.tables == again.tables
@@ -573,9 +572,9 @@ def test_noise_over_the_pool_alone_needs_neither_threshold_nor_delta(tmp_path: P
         ({"delta": 1.0}, "delta must be a number above 0 and below 1, not 1"),
         ({"epsilon": None, "noise_scale": 0.0}, "noise_scale must be a number from 0.01 to 20000, not 0"),
         ({"epsilon": None, "noise_scale": float("nan")}, "noise_scale must be a number from 0.01 to 20000, not nan"),
-        ({"threshold": -1.0}, "threshold must be a number of at least 0, not -1"),
-        ({"threshold": float("nan")}, "threshold must be a number of at least 0, not nan"),
-        ({"threshold": float("inf")}, "threshold"),
+        ({"above": -1.0}, "above must be a number of at least 0, not -1"),
+        ({"above": float("nan")}, "above must be a number of at least 0, not nan"),
+        ({"above": float("inf")}, "above"),
         ({"queries_per_user": 2.5}, "not 2.5"),
         ({"clicks_per_user": 1.5}, "not 1.5"),
         ({"at_least": -1}, "not -1"),
@@ -605,17 +604,17 @@ def test_a_hidden_part_needs_a_delta_and_says_which() -> None:
 
 
 def test_a_threshold_that_cannot_keep_the_delta_is_refused_with_what_it_would_be() -> None:
-    with pytest.raises(InputError, match=r"the threshold 20 is infeasible: delta would be 0\.0[0-9]+; raise threshold"):
-        SafeLogClick(noise_scale=5, threshold=20, delta=1e-6).plan()
-    assert SafeLogClick(noise_scale=5, threshold=100, delta=1e-6).plan().guarantee.delta == 1e-6
-    reached = SafeLogClick(noise_scale=5, threshold=1, queries_per_user=3).plan().guarantee
+    with pytest.raises(InputError, match=r"20 is too low: delta would be 0\.0[0-9]+; raise above"):
+        SafeLogClick(noise_scale=5, above=20, delta=1e-6).plan()
+    assert SafeLogClick(noise_scale=5, above=100, delta=1e-6).plan().guarantee.delta == 1e-6
+    reached = SafeLogClick(noise_scale=5, above=1, queries_per_user=3).plan().guarantee
     assert reached.delta == 1, "a user who reaches the threshold alone is promised nothing"
 
 
 @pytest.mark.parametrize(("scale", "threshold"), [(1.0, 1_000.0), (0.05, 60.0)])
 def test_a_generous_threshold_is_no_error(scale: float, threshold: float) -> None:
     """Beyond the turning point α = e^(1/b), however large e^((K-1)/b) is."""
-    plan = SafeLogClick(noise_scale=scale, threshold=threshold).plan()
+    plan = SafeLogClick(noise_scale=scale, above=threshold).plan()
     assert plan.claims["paper_epsilon"] == pytest.approx(9 / scale)
     assert plan.guarantee.epsilon == pytest.approx(6 / scale)
 
@@ -623,8 +622,8 @@ def test_a_generous_threshold_is_no_error(scale: float, threshold: float) -> Non
 def test_the_papers_epsilon_is_finite_or_said_to_be_infinite_at_every_threshold() -> None:
     """Where 2e^((K-1)/b) ≤ 1 the paper's second form of α is no bound at all; it must not make ε small again."""
     scale = 1 / ln(2)
-    low = [SafeLogClick(noise_scale=s, threshold=0).plan().claims["paper_epsilon"] for s in (scale, 1.0)]
-    higher = [SafeLogClick(noise_scale=s, threshold=1).plan().claims["paper_epsilon"] for s in (scale, 1.0)]
+    low = [SafeLogClick(noise_scale=s, above=0).plan().claims["paper_epsilon"] for s in (scale, 1.0)]
+    higher = [SafeLogClick(noise_scale=s, above=1).plan().claims["paper_epsilon"] for s in (scale, 1.0)]
     assert all(a >= b for a, b in zip(low, higher, strict=True)), "a lower threshold never costs less"
 
 

@@ -73,7 +73,7 @@ def test_the_promise_of_a_noise_scale_and_a_threshold(
 ) -> None:
     scale, threshold = 40.0, 801
     plan = SafeLogSession(
-        noise_scale=scale, threshold=800.9, sessions_per_user=sessions, queries_per_session=queries,
+        noise_scale=scale, above=800.9, sessions_per_user=sessions, queries_per_session=queries,
         clicks_per_user=clicks, neighbours=neighbours,
     ).plan()  # fmt: skip
     parts = parts_of(sessions, queries, clicks)
@@ -106,7 +106,7 @@ def test_the_noise_and_thresholds_of_a_promise(sessions: int, queries: int, clic
         assert once_each(scale, threshold, part) <= delta / len(parts) < once_each(scale, threshold - 1, part)
 
     if not clicks:  # and back again
-        back = SafeLogSession(noise_scale=scale, threshold=plan.parameters["second_threshold"] - 1, **same).plan()
+        back = SafeLogSession(noise_scale=scale, above=plan.parameters["second_threshold"] - 1, **same).plan()
         assert back.parameters == plan.parameters
         assert back.guarantee.epsilon == pytest.approx(epsilon, rel=1e-12)
         assert back.guarantee.delta <= delta
@@ -120,7 +120,7 @@ def test_the_published_variant_promises_what_the_paper_claims_and_no_less_than_i
 ) -> None:
     scale, threshold = 2.0, 30
     plan = SafeLogSession(
-        noise_scale=scale, threshold=threshold, sessions_per_user=sessions, queries_per_session=queries,
+        noise_scale=scale, above=threshold, sessions_per_user=sessions, queries_per_session=queries,
         clicks_per_user=clicks, variant="published",
     ).plan()  # fmt: skip
     parts = parts_of(sessions, queries, clicks)
@@ -180,7 +180,7 @@ def test_delta_is_exact(changes: int, threshold: int, p: Fraction) -> None:
             found = max(found, loss)
     assert found == 1 - (1 - p ** (threshold - 1) / (1 + p)) ** changes
     stated = SafeLogSession(
-        noise_scale=1 / -ln(p), threshold=threshold - 0.5, queries_per_session=2 if changes == 1 else 3
+        noise_scale=1 / -ln(p), above=threshold - 0.5, queries_per_session=2 if changes == 1 else 3
     ).plan()
     assert stated.guarantee.delta == pytest.approx(float(found), rel=1e-9)
 
@@ -245,6 +245,7 @@ rows_of_few = st.lists(
 )
 
 
+@pytest.mark.slow
 @given(
     rows=rows_of_few,
     sessions=st.integers(1, 2),
@@ -257,7 +258,7 @@ def test_counts_are_those_of_plain_loops_and_one_user_moves_them_by_no_more_than
     duckdb_engine: Engine, rows: list[Row], sessions: int, queries: int, clicks: int, variant: Any
 ) -> None:
     mechanism = SafeLogSession(
-        noise_scale=1, threshold=9, sessions_per_user=sessions, queries_per_session=queries, clicks_per_user=clicks,
+        noise_scale=1, above=9, sessions_per_user=sessions, queries_per_session=queries, clicks_per_user=clicks,
         variant=variant,
     )  # fmt: skip
     full = counts_of(mechanism, duckdb_engine, rows)
@@ -290,7 +291,7 @@ def test_long_histories_are_counted_like_short_ones(
     rows += [("slow", "c", 100 + i, None) for i in range(60)] + [("slow", "d", 161, "x.example")]
     rows += [("cut", "a" if i < 40 else "b", i, "x.example" if i % 7 == 3 else None) for i in range(50)]
     mechanism = SafeLogSession(
-        noise_scale=1, threshold=9, sessions_per_user=sessions, queries_per_session=queries, clicks_per_user=clicks
+        noise_scale=1, above=9, sessions_per_user=sessions, queries_per_session=queries, clicks_per_user=clicks
     )
     assert counts_of(mechanism, duckdb_engine, rows) == by_hand(mechanism, rows)
 
@@ -303,7 +304,7 @@ def test_personal_rows_are_in_neither_sessions_nor_clicks(duckdb_engine: Engine)
     ]
     expected = {(): {("a", "acme 17"), ("acme 17", "b"), ("a", "b"), ("a", "acme 17", "b")}, ("acme",): {("a", "b")}}
     for patterns, sessions in expected.items():
-        mechanism = SafeLogSession(noise_scale=1, threshold=9, clicks_per_user=9, patterns=patterns)
+        mechanism = SafeLogSession(noise_scale=1, above=9, clicks_per_user=9, patterns=patterns)
         found, clicks = counts_of(mechanism, duckdb_engine, rows)
         assert set(found) == sessions
         assert {query for query, _ in clicks} == {query for session in sessions for query in session}
@@ -311,13 +312,13 @@ def test_personal_rows_are_in_neither_sessions_nor_clicks(duckdb_engine: Engine)
 
 def test_ones_own_pattern_holds_even_where_ours_are_switched_off(duckdb_engine: Engine) -> None:
     rows: list[Row] = [(user, query, minute, None) for user in "uv" for minute, query in enumerate(["a", "acme", "b"])]
-    mechanism = SafeLogSession(noise_scale=1, threshold=9, personal=True, patterns=("acme",))
+    mechanism = SafeLogSession(noise_scale=1, above=9, keep_personal=True, patterns=("acme",))
     assert counts_of(mechanism, duckdb_engine, rows) == [{("a", "b"): 2}]
 
 
 def test_an_empty_url_is_no_click(duckdb_engine: Engine) -> None:
     rows: list[Row] = [("u", "a", 0, ""), ("u", "b", 1, "x.example"), ("v", "a", 0, "")]
-    _, clicks = counts_of(SafeLogSession(noise_scale=1, threshold=9, clicks_per_user=1), duckdb_engine, rows)
+    _, clicks = counts_of(SafeLogSession(noise_scale=1, above=9, clicks_per_user=1), duckdb_engine, rows)
     assert clicks == {("b", "x.example"): 1}
 
 
@@ -369,7 +370,7 @@ def test_one_key_gives_one_release_on_every_engine(engine: Engine, duckdb_engine
         for minute in range(40)
     ]
     mechanism = SafeLogSession(
-        noise_scale=3, threshold=6, sessions_per_user=1, queries_per_session=3, clicks_per_user=2, personal=True
+        noise_scale=3, above=6, sessions_per_user=1, queries_per_session=3, clicks_per_user=2, keep_personal=True
     )
     release = mechanism.release(log_of(engine, rows), source=keyed(b"key"))
     again = mechanism.release(log_of(duckdb_engine, rows[::-1]), source=keyed(b"key"))
@@ -392,8 +393,8 @@ def test_the_default_filter(duckdb_engine: Engine) -> None:
     [
         ({"noise_scale": 3.0}, "give epsilon or noise_scale, one of them"),
         ({"epsilon": None}, "give epsilon or noise_scale, one of them"),
-        ({"delta": None}, "needs delta or threshold beside epsilon"),
-        ({"epsilon": None, "noise_scale": 3.0, "delta": None}, "needs delta or threshold beside noise_scale"),
+        ({"delta": None}, "needs delta or above beside epsilon"),
+        ({"epsilon": None, "noise_scale": 3.0, "delta": None}, "needs delta or above beside noise_scale"),
         ({"sessions_per_user": 0}, r"sessions_per_user .*at least 1, not 0"),
         ({"queries_per_session": 1}, r"queries.per.session .*not 1"),
         ({"queries_per_session": 13}, "queries_per_session .*from 2 to 12, not 13; the noise grows .*4,083"),
@@ -403,11 +404,11 @@ def test_the_default_filter(duckdb_engine: Engine) -> None:
         ({"gap_minutes": 0.0}, "gap_minutes .*, not 0; a gap is from a second to a year"),
         ({"gap_minutes": float("nan")}, "gap_minutes .*, not nan; a gap is from a second to a year"),
         ({"gap_minutes": float("inf")}, "gap"),
-        ({"threshold": float("inf")}, "threshold"),
+        ({"above": float("inf")}, "above"),
         ({"variant": "new"}, "no variant 'new'; there are ours and published"),
         ({"neighbours": "swap"}, "no neighbours 'swap'"),
         ({"patterns": ("*",)}, "is not a regular expression"),
-        ({"threshold": 20.0}, "the threshold 20 is infeasible: delta would be"),
+        ({"above": 20.0}, "20 is too low: delta would be"),
         ({"sessions_per_user": 10_000, "queries_per_session": 12}, "noise scale .* is outside"),
     ],
 )
@@ -422,7 +423,7 @@ def test_a_wrong_parameter_is_refused_in_one_line(wrong: dict[str, Any], message
 )
 def test_what_the_paper_claims_is_a_number_for_every_plan(queries: int, scale: float, threshold: float) -> None:
     """A claim far above one, or a threshold far beyond need, is no reason to break off."""
-    plan = SafeLogSession(noise_scale=scale, threshold=threshold, queries_per_session=queries).plan()
+    plan = SafeLogSession(noise_scale=scale, above=threshold, queries_per_session=queries).plan()
     assert plan.guarantee.epsilon == pytest.approx((2**queries - 1 - queries) / scale)
     assert plan.claims["paper_epsilon"] == pytest.approx(2 * plan.guarantee.epsilon)
 

@@ -112,6 +112,7 @@ def test_the_papers_counts_need_an_exposure_of_seventeen() -> None:
     assert largest_load(counts, "multinomial", np.array([3, 20, 4])) == pytest.approx(17.3, abs=0.05)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("objective", OBJECTIVES)
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_the_record_tells_what_was_done(duckdb_engine: Engine, objective: Any, sampler: Any) -> None:
@@ -134,6 +135,7 @@ def log_two() -> float:
     return log(2)
 
 
+@pytest.mark.slow
 def test_pseudonyms_are_fresh_and_the_order_tells_nothing(duckdb_engine: Engine) -> None:
     """In 20 releases of a log in which two users are sure to appear, their counts come in different orders."""
     log = log_of(duckdb_engine, {"a": {"x": 50}, "b": {"x": 50}})
@@ -149,6 +151,7 @@ def test_pseudonyms_are_fresh_and_the_order_tells_nothing(duckdb_engine: Engine)
 # --- the condition ----------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(seed=st.integers(0, 10**6), users=st.integers(2, 25), delta=st.floats(0.01, 0.95), data=st.data())
 def test_nobody_is_exposed_beyond_the_limit_and_the_output_keeps_to_it(
@@ -333,6 +336,7 @@ def test_poisson_allows_more_than_whole_draws(duckdb_engine: Engine) -> None:
     assert expected > whole
 
 
+@pytest.mark.slow
 def test_the_smallest_delta_for_a_wanted_size(duckdb_engine: Engine) -> None:
     log = log_of(duckdb_engine, random_clicks(80, 15, seed=4))
     for sampler in SAMPLERS:

@@ -17,7 +17,7 @@ from scipy.stats import chi2, norm
 from searchveil.engine import Engine
 from searchveil.privacy.calibrate import tail
 from searchveil.privacy.noise import DiscreteLaplace, Source
-from searchveil.publish.threshold import survivors
+from searchveil.publish.threshold import Group, survivors
 
 FALSE_ALARM = 1e-6
 FAR = float(norm.isf(FALSE_ALARM / 2))
@@ -100,6 +100,7 @@ def test_the_outcome_on_spark_is_the_same(engine: Engine) -> None:
         assert outcome_agrees(seen[count], n, count, 4, 2.0), f"true count {count}"
 
 
+@pytest.mark.slow
 def test_which_items_pass_is_uniform_and_how_many_is_binomial(duckdb_engine: Engine) -> None:
     n, runs, threshold, scale = 150, 60, 5, 2.0
     table = table_of({3: n, 4: n, 1: 20})
@@ -185,6 +186,20 @@ def test_the_same_key_gives_the_same_release_whatever_the_order_of_the_input(duc
         for t, key in ((table, b"same"), (backwards, b"same"), (table, b"another"))
     )
     assert one == again != other
+
+
+def test_looking_at_the_first_digests_alone_chooses_the_same(
+    duckdb_engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of thousands of items only those of small digests are put in order; too few of them, and all are."""
+    table = table_of({1: 9_000, 2: 3_000, 3: 50})
+    bounds = [Group(9_000, 30).bound, Group(3_000, 0).bound, Group(50, 40).bound]
+    assert "0" < bounds[0] < bounds[1] < bounds[2] == "g"
+    usual = release(duckdb_engine, table, b"bounded", threshold=12, scale=2.0)
+    for bound in ("g", "0", "02"):
+        monkeypatch.setattr(Group, "bound", bound)
+        assert release(duckdb_engine, table, b"bounded", threshold=12, scale=2.0) == usual
+    assert {1, 2} <= {counts_of(item) for item, _ in usual}
 
 
 def test_no_counts_no_survivors(engine: Engine) -> None:

@@ -2,7 +2,7 @@
 
 from dataclasses import replace
 from fractions import Fraction
-from math import erf, exp, sqrt
+from math import erf, exp, isqrt, sqrt
 
 import numpy as np
 import pyarrow as pa
@@ -13,16 +13,20 @@ from keyed import keyed
 
 from searchveil.engine import Engine
 from searchveil.errors import InputError
+from searchveil.items import item_named
 from searchveil.items.pool import QueryPool
 from searchveil.log import SearchLog
+from searchveil.log.normalize import USUAL
 from searchveil.privacy.gaussian import GaussianAccount
 from searchveil.privacy.noise import Source
+from searchveil.publish import rounds
 from searchveil.publish.priorities import LARGEST, ONE, policy_named
-from searchveil.publish.rounds import UNIT, Holdings, _divisors, _weights, select
+from searchveil.publish.rounds import UNIT, Holdings, Named, _divisors, _weights, select, total_weights
 from searchveil.publish.weighted import (
     COUNT_UNIT,
     COUNTED_SEARCHES,
     SEARCHES_OF_AN_ITEM,
+    HeldInMemory,
     Weighted,
     scaled_totals,
 )
@@ -33,6 +37,13 @@ POLICIES = pytest.mark.parametrize("policy", ["learned", "formula"])
 def log_of(engine: Engine, rows: list[tuple[str, str]]) -> SearchLog:
     columns = {"user": [user for user, _ in rows], "query": [query for _, query in rows]}
     return SearchLog(engine.load(pa.table({k: pa.array(v, pa.string()) for k, v in columns.items()})), engine)
+
+
+def holdings_of(held: list[list[int]]) -> Holdings:
+    return Holdings(
+        np.array([user for users in held for user in users], np.int32),
+        np.array([len(users) for users in held], np.int64),
+    )
 
 
 def crowd(users: int) -> list[tuple[str, str]]:
@@ -84,9 +95,7 @@ def test_priorities_are_bounded_integers(policy: str, totals: list[float], after
 )
 def test_no_user_is_heavier_than_the_noise_is_for(held: list[list[int]], seed: int) -> None:
     """Σw² ≤ UNIT² in integers, for every user and any priorities."""
-    holdings = Holdings(
-        np.array([user for users in held for user in users], np.int32), np.array([len(users) for users in held])
-    )
+    holdings = holdings_of(held)
     p = np.random.default_rng(seed).integers(1, LARGEST + 1, len(held)).astype(np.float64)
     divisors = _divisors(holdings, p)
     weights = np.concatenate([_weights(run, p, divisors).astype(np.int64) for run in holdings.runs])
@@ -95,6 +104,88 @@ def test_no_user_is_heavier_than_the_noise_is_for(held: list[list[int]], seed: i
         lengths[user] = lengths.get(user, 0) + weight**2
     assert max(lengths.values()) <= UNIT**2
     assert min(lengths.values()) > 0.9 * UNIT**2  # and little is given away
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.lists(st.integers(0, 30), max_size=25, unique=True), max_size=40),
+    st.integers(0, 2**32),
+    st.integers(1, 60),
+)
+def test_totals_are_those_of_whole_numbers_wherever_runs_end(
+    monkeypatch: pytest.MonkeyPatch, held: list[list[int]], seed: int, run: int
+) -> None:
+    """Against the formula in Python's integers; also items that nobody holds, and what stays of some of them."""
+    monkeypatch.setattr(rounds, "RUN", run)
+    draw = np.random.default_rng(seed)
+    some = draw.random(len(held)) < 0.7
+    holdings = holdings_of(held).only(some)
+    held = [users for users, stays in zip(held, some, strict=True) if stays]
+    assert np.split(holdings.users, np.cumsum(holdings.degrees))[:-1] == [pytest.approx(users) for users in held]
+    p = draw.integers(1, LARGEST + 1, len(held))
+    squares = {u: sum(int(p[i]) ** 2 for i, users in enumerate(held) if u in users) for users in held for u in users}
+    roots = {u: isqrt(square - 1) + 1 for u, square in squares.items()}
+    weights = [sum(UNIT * int(p[i]) // roots[u] for u in users) for i, users in enumerate(held)]
+    assert total_weights(holdings, p).tolist() == weights
+
+
+@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(st.lists(st.integers(0, 9), max_size=9, unique=True), max_size=40),
+    st.integers(1, 6),
+    st.integers(1, 60),
+    st.binary(min_size=32, max_size=32),
+)
+def test_who_keeps_what_is_a_part_of_who_holds_what(
+    monkeypatch: pytest.MonkeyPatch, held: list[list[int]], most: int, run: int, key: bytes
+) -> None:
+    monkeypatch.setattr(rounds, "RUN", run)
+    before = holdings_of(held)
+    after = before.bounded(most, Source(key))
+    kept = np.split(after.users, np.cumsum(after.degrees))[:-1]
+    assert len(kept) == len(held)
+    for users, left in zip(held, kept, strict=True):
+        assert set(left.tolist()) <= set(users)
+        assert len(set(left.tolist())) == len(left)
+    had, has = (np.bincount(one.users, minlength=10) for one in (before, after))
+    assert has.tolist() == np.minimum(had, most).tolist()
+
+
+SPELLINGS = ["Big News", "big news", " big  news", "ÉCOLE", "école", "e\u0301cole", "x", "X", "", "  ", "y", "\u3000"]
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 12), st.sampled_from(SPELLINGS), st.sampled_from(["a.x", "A.x", "b.x", ""])),
+        min_size=1,
+        max_size=60,
+    ),
+    st.sampled_from(["query", "click"]),
+)
+def test_spellings_are_one_item_and_each_of_its_users_is_there_once(
+    duckdb_engine: Engine, rows: list[tuple[int, str, str]], item: str
+) -> None:
+    """Against sets in Python: who holds which normal form. Blank ones are no items."""
+    table = pa.Table.from_pylist([{"user": user, "query": query, "url": url} for user, query, url in rows])
+    log = SearchLog(duckdb_engine.load(table), duckdb_engine)
+    expected: dict[tuple[str, ...], set[int]] = {}
+    for user, query, url in rows:
+        text = (USUAL.apply_to_text(query), *([url] if item == "click" else []))
+        if all(text):
+            expected.setdefault(text, set()).add(user)
+    held = HeldInMemory.of(log, item_named(item), None, 200, Source(bytes(32)))
+    texts = held.texts(Named(np.arange(len(held.rows)), np.zeros(len(held.rows), np.int64)))
+    names = [tuple(row.values()) for row in texts.to_pylist()]
+    degrees = held.holdings.degrees.tolist()
+    assert dict(zip(names, degrees, strict=True)) == {name: len(users) for name, users in expected.items()}
+    assert len(names) == len(expected)
+    # Users are numbered in any order: who shares what is compared.
+    numbered = [set(users.tolist()) for users in np.split(held.holdings.users, np.cumsum(degrees))[:-1]]
+    shared = {
+        frozenset((a, b)): len(numbered[i] & numbered[j]) for i, a in enumerate(names) for j, b in enumerate(names)
+    }
+    assert shared == {frozenset((a, b)): len(expected[a] & expected[b]) for a in names for b in names}
 
 
 def test_a_user_keeps_a_uniform_choice_of_her_items() -> None:

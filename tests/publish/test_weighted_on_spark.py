@@ -25,8 +25,8 @@ from searchveil.privacy.gaussian import GaussianAccount
 from searchveil.privacy.noise import RoundedGaussian, Source, Streams
 from searchveil.publish.priorities import LARGEST, ONE, ByFormula, policy_named
 from searchveil.publish.rounds import UNIT, Holdings, Rule, total_weights
-from searchveil.publish.rounds_in_engine import STANDING, HeldInEngine, Step
-from searchveil.publish.weighted import HeldHere, Weighted, _count_parts
+from searchveil.publish.rounds_in_engine import AFTER_ROUND, HeldInEngine, Step
+from searchveil.publish.weighted import HeldInMemory, Weighted, _count_parts
 
 
 @pytest.fixture
@@ -109,6 +109,7 @@ def asked(case: str, pool: QueryPool) -> Weighted:
     return Weighted(**(parameters | ({"pool": pool} if "pool" in parameters else {})))
 
 
+@pytest.mark.slow
 @pytest.mark.usefixtures("hardly_any_noise")
 @pytest.mark.parametrize("case", CASES)
 def test_the_same_items_come_out_as_in_one_process(
@@ -249,7 +250,7 @@ def test_counts_are_those_of_one_process(duckdb_engine: Engine, elsewhere: Elsew
     """Of users of more named items than are counted in full, too."""
     parts = _count_parts(200)
     counts = []
-    for engine, where in ((duckdb_engine, HeldHere), (elsewhere, HeldInEngine)):
+    for engine, where in ((duckdb_engine, HeldInMemory), (elsewhere, HeldInEngine)):
         rows = {
             "user": [f"u{u}" for u in range(50) for _ in range(u)],
             "query": [f"q{i}" for u in range(50) for i in range(u)],
@@ -274,7 +275,7 @@ def test_what_is_lost_is_computed_again_with_the_same_numbers_and_noise(spark_en
     numbered = spark_engine.number(texts, "_id", ["text"])
     zero = numbered["_id"] * 0
     now = spark_engine.stage(
-        spark_engine.map(numbered.select("_id", total=zero, weight=zero, longest=zero), step(bytes(32)), STANDING)
+        spark_engine.map(numbered.select("_id", total=zero, weight=zero, longest=zero), step(bytes(32)), AFTER_ROUND)
     )
     both = numbered.join(now, "_id").select("text", "_id", "total")
     before = spark_engine.fetch(both).sort_by("text")

@@ -4,10 +4,10 @@ import os
 import signal
 import sys
 from contextlib import suppress
-from typing import NoReturn
+from typing import Any, NoReturn
 
 from searchveil.atomic import keep_private, written
-from searchveil.errors import printable, was_interrupted
+from searchveil.errors import SearchveilError, printable, was_interrupted
 from searchveil.stopping import end_cleanly, received
 
 INTERRUPTED = 130
@@ -25,7 +25,6 @@ def answer() -> NoReturn:
     """Exit 0 done, 2 the input or a parameter is wrong, 3 the budget refuses, 128 + n stopped by signal n."""
     _prepare_streams()
     from searchveil.cli.app import app
-    from searchveil.errors import SearchveilError
 
     try:
         code = app(standalone_mode=False) or 0
@@ -35,34 +34,50 @@ def answer() -> NoReturn:
     except Exception as problem:
         if received() is not None or was_interrupted(problem):  # what else went wrong is the signal's doing
             code = INTERRUPTED
-        elif isinstance(problem, SearchveilError):
-            from searchveil.cli.wording import on_command_line
-
-            _stop(problem.written(on_command_line), problem.exit_code)
-        elif isinstance(problem, BrokenPipeError):
-            # Whoever reads our output has gone (`… | head`): not an error of ours, and nothing more can be said there.
-            _leave_stdout()
-            sys.exit(1)
-        elif isinstance(problem, OSError):
-            _leave_stdout()
-            _stop(f"{problem.filename or 'the output'}: {problem.strerror or problem}", 2)
-        elif hasattr(problem, "format_message"):  # the command line itself is wrong
-            asked = getattr(getattr(problem, "ctx", None), "command_path", None) or "searchveil"
-            _stop(f"{problem.format_message().rstrip('.')}. Try '{asked} --help'.", 2)
-        elif type(problem).__module__.split(".")[0] in ("duckdb", "_duckdb"):
-            name = type(problem).__name__
-            # Other errors may quote a cell of a private row.
-            said = str(problem).splitlines()[0] if name in ("OutOfMemoryException", "IOException") else name
-            _stop(f"the engine gave up: {said}", 2)
-        elif type(problem).__module__.split(".")[0] in ("pyspark", "py4j"):
-            from searchveil.engine.spark import cause_of
-
-            _stop(f"Spark gave up: {cause_of(problem)}", 2)
         else:
-            raise
+            _refuse(problem)
     if code == INTERRUPTED:
         _say_stopped(received() or signal.SIGINT)
     sys.exit(code)
+
+
+def _refuse(problem: Exception) -> NoReturn:
+    """End with one line for what the user can mend; what is a fault of ours is raised again."""
+    if isinstance(problem, SearchveilError):
+        from searchveil.cli.wording import on_command_line
+
+        _stop(problem.written(on_command_line), problem.exit_code)
+    if isinstance(problem, OSError):
+        _leave_stdout()
+        if isinstance(problem, BrokenPipeError):
+            # Whoever reads our output has gone (`… | head`): not an error of ours, and nothing more can be said there.
+            sys.exit(128 + signal.SIGPIPE)
+        _stop(f"{problem.filename or 'the output'}: {problem.strerror or problem}", 2)
+    if hasattr(problem, "format_message"):  # the command line itself is wrong
+        _refuse_command_line(problem)
+    _refuse_failure_of_engine(problem)
+    raise problem
+
+
+def _refuse_failure_of_engine(problem: Exception) -> None:
+    library = type(problem).__module__.split(".")[0]
+    if library in ("duckdb", "_duckdb"):
+        name = type(problem).__name__
+        # Other errors may quote a cell of a private row.
+        said = str(problem).splitlines()[0] if name in ("OutOfMemoryException", "IOException") else name
+        _stop(f"the engine gave up: {said}", 2)
+    if library in ("pyspark", "py4j"):
+        from searchveil.engine.spark import cause_of
+
+        _stop(f"Spark gave up: {cause_of(problem)}", 2)
+
+
+def _refuse_command_line(problem: Any) -> NoReturn:
+    asked = getattr(getattr(problem, "ctx", None), "command_path", None) or "searchveil"
+    said = problem.format_message().rstrip(".")
+    if not said:  # nothing was asked, and help was shown
+        sys.exit(2)
+    _stop(f"{said}{'' if said.endswith('?') else '.'} Try '{asked} --help'.", 2)
 
 
 def _say_stopped(number: int) -> NoReturn:

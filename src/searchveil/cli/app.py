@@ -6,6 +6,9 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from searchveil.cli import looking, tour
+from searchveil.cli.attacks import attack
+from searchveil.cli.collab import collab
 from searchveil.cli.crowd import crowd
 from searchveil.cli.methods import OF_PLAN, MethodOptions, method_command
 from searchveil.cli.options import BudgetOptions, Json, LogOptions, LogPaths, OptionalLogPaths, with_option_groups
@@ -13,6 +16,7 @@ from searchveil.errors import InputError
 
 if TYPE_CHECKING:
     from searchveil.log import SearchLog
+    from searchveil.privacy.calibrate import Assumption
     from searchveil.publish.mechanism import Mechanism
 
 app = typer.Typer(
@@ -23,8 +27,8 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
     rich_markup_mode="markdown",
 )
-attack = typer.Typer(help="Attacks that show why a method does, or does not, protect people.", no_args_is_help=True)
 app.add_typer(attack, name="attack")
+app.add_typer(collab, name="collab")
 app.add_typer(crowd, name="crowd")
 
 
@@ -54,6 +58,12 @@ def demo(
     out: Annotated[str, typer.Option(help="log.tsv, log.tsv.gz or log.parquet.")],
     users: Annotated[int, typer.Option(help="How many users.")] = 2000,
     seed: Annotated[int, typer.Option(help="The same seed gives the same log.")] = 1,
+    odd_queries: Annotated[
+        bool, typer.Option("--odd-queries", help="With queries that are -, in other scripts, or pasted.")
+    ] = False,
+    shared_address: Annotated[
+        bool, typer.Option("--shared-address", help="With one user who has a sixth of all rows.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file; make its folder.")] = False,
     json: Json = False,
 ) -> None:
@@ -66,12 +76,14 @@ def demo(
     if force:
         Path(out).parent.mkdir(parents=True, exist_ok=True)
     with show.bar("writing users") as progress:
-        log = write_demo(out, users=users, seed=seed, progress=progress)
+        rough = {"odd_queries": odd_queries, "shared_address": shared_address}
+        log = write_demo(out, users=users, seed=seed, **rough, progress=progress)
     if json:
         show.print_json(asdict(log))
     else:
-        print(f"{log.path}: {log.rows:,} rows of {log.users:,} users with {log.clicks:,} clicks")
-        print(f"{log.planted:,} rows are planted personal queries that must never come out")
+        of_users = f"{show.counted(log.rows, 'row')} of {show.counted(log.users, 'user')}"
+        print(f"{log.path}: {of_users} with {show.counted(log.clicks, 'click')}")
+        print(f"{show.counted(log.planted, 'row is', 'rows are')} planted personal queries that must never come out")
 
 
 @app.command(epilog=_example("searchveil inspect log.tsv"))
@@ -92,8 +104,7 @@ def inspect(log: LogPaths, reading: LogOptions, json: Json = False) -> None:
         return
     show.problems(opened)
     print(f"{opened.source} (figures of the private log, covered by no guarantee)")
-    told_already = ("source", "problems", "warning")
-    show.rows({name.replace("_", " "): value for name, value in summary.items() if name not in told_already})
+    show.summary(summary)
 
 
 @app.command(epilog=_example("searchveil methods"))
@@ -118,8 +129,9 @@ def methods(
 @method_command(
     app,
     "searchveil plan --epsilon 1 --delta 1e-6 --assume users=20000",
-    "searchveil plan {} --users 657426",
+    "searchveil plan {}",
     OF_PLAN,
+    dict.fromkeys(("weighted", "zealous"), " --assume users=657426") | {"sampling": " --users 657426"},
 )
 def plan(
     how: MethodOptions,
@@ -131,16 +143,13 @@ def plan(
     """Say what a release would guarantee and publish. Touches no budget and publishes nothing."""
     from searchveil.cli import show
     from searchveil.log.summary import WARNING
-    from searchveil.privacy.calibrate import TYPICALLY_HELD
-    from searchveil.publish.expected import expected_rows, needed_users
 
     if log and users is not None:
         raise InputError("give a log or --users, not both")
     assumption = how.assumption(users)
-    wanted = {name: value for name, value in how.extras.items() if name.startswith("wanted_")}
     opened: SearchLog | None
-    if wanted:
-        opened, how.given["delta"] = _smallest_delta(how, reading, log, wanted)
+    if how.wanted:
+        opened, how.given["delta"] = _smallest_delta(how, reading, log)
         mechanism = how.build(assumption)
     else:
         mechanism = how.build(assumption)  # before a log is read: a wrong option should be told at once
@@ -149,27 +158,24 @@ def plan(
     if opened is not None:
         show.problems(opened)
         opened.engine.close()
-    beside: dict[str, Any] = {"warning": WARNING} if opened is not None and planned.figures else {}
-    if how.extras.get("recommend"):
-        beside["recommended"] = _recommended(mechanism)
-    held = TYPICALLY_HELD if assumption is None else assumption.held
-    needed = needed_users(mechanism, held)
-    if needed is not None:
-        beside["needed_users"] = {"users": needed, "held": held}
-    if assumption is not None:
-        beside["expected_rows"] = expected_rows(mechanism, assumption)
+    warning = {"warning": WARNING} if opened is not None and planned.figures else {}
+    beside = warning | _forecast(mechanism, how, assumption)
     if json:
         show.print_json(planned.to_json() | beside)
         return
     show.plan(planned)
-    if wanted:
+    if how.wanted:
         print(f"To release so much, type: --sampler {how.given['sampler']} --delta {how.given['delta']}")
     show.beside_plan(beside, assumed=how.extras.get("assume"))
 
 
-def _smallest_delta(
-    how: MethodOptions, reading: LogOptions, log: list[str] | None, wanted: dict[str, float]
-) -> "tuple[SearchLog, float]":
+def _typed(mechanism: "Mechanism") -> str:
+    """What differs from the usual of its method, as options."""
+    guided = getattr(mechanism, "guide_share", None) != 0
+    return f"--method {mechanism.method}" + ("" if guided else " --guide-share 0")
+
+
+def _smallest_delta(how: MethodOptions, reading: LogOptions, log: list[str] | None) -> "tuple[SearchLog, float]":
     """The log, and the smallest δ of sampling that gives what is wanted of it."""
     from searchveil.cli import show
     from searchveil.publish.sampling import Sampling, smallest_exposure
@@ -188,16 +194,31 @@ def _smallest_delta(
     free = {name: getattr(mechanism, name) for name in ("sampler", "support", "seconds") if name in how.given}
     opened = reading.read(log)
     with show.steps() as step:
-        size, recall = wanted.get("wanted_size"), wanted.get("wanted_recall")
+        size, recall = how.wanted.get("wanted_size"), how.wanted.get("wanted_recall")
         found = smallest_exposure(opened, size=size, recall=recall, progress=step, **free)
     return opened, found.delta
 
 
-def _recommended(mechanism: "Mechanism") -> dict[str, dict[str, float]]:
+def _forecast(mechanism: "Mechanism", how: MethodOptions, assumption: "Assumption | None") -> dict[str, Any]:
+    """What can be said without a log: recommended settings, needed users, expected rows."""
+    from searchveil.privacy.calibrate import TYPICALLY_HELD
+    from searchveil.publish.expected import expected_rows, needed_users, other_than
     from searchveil.publish.safelog_click import SafeLogClick
 
-    assert isinstance(mechanism, SafeLogClick)  # no other method has the option
-    return mechanism.recommend()
+    found: dict[str, Any] = {}
+    if how.extras.get("recommend"):
+        assert isinstance(mechanism, SafeLogClick)  # no other method has the option
+        found["recommended"] = mechanism.recommend()
+    held = TYPICALLY_HELD if assumption is None else assumption.held
+    needed = needed_users(mechanism, held)
+    if needed is not None:
+        found["needed_users"] = {"users": needed, "held": held}
+    if assumption is not None:
+        found["expected_rows"] = expected_rows(mechanism, assumption)
+        other = other_than(mechanism, assumption)
+        if other is not None:
+            found["instead"] = {"method": str(other[0]), "type": _typed(other[0]), "expected_rows": other[1]}
+    return found
 
 
 @method_command(
@@ -219,6 +240,8 @@ def release(
     from searchveil.publish.folder import claimed
 
     mechanism = how.build(how.assumption())
+    if not json and (takes := mechanism.plan().takes) is not None:  # before anything is paid
+        print(takes, flush=True)
     with show.steps() as step, claimed(Path(out), table):  # before anything is paid
         step("reading the log")
         opened = reading.read(log)
@@ -230,8 +253,8 @@ def release(
     if json:
         show.print_json(made.plan.to_json() | {"rows": made.table.num_rows, "out": str(folder)})
         return
-    show.plan(made.plan)
-    print(f"{made.table.num_rows:,} rows in {folder} (start with its README.md)")
+    show.plan(replace(made.plan, takes=None))
+    print(f"{show.counted(made.table.num_rows, 'row')} in {folder} (start with its README.md)")
     if not made.table.num_rows and made.plan.advice is None:
         print(
             "Advice: nothing was common enough to be published. More users, a larger --epsilon or --delta, fewer items "
@@ -270,7 +293,7 @@ def pool(
     if json:
         show.print_json({"out": str(made.path), "queries": made.size})
     else:
-        print(f"{made.path}: {made.size:,} queries")
+        print(f"{made.path}: {show.counted(made.size, 'query', 'queries')}")
 
 
 @app.command(epilog=_example("searchveil export release --layout click-graph --out graph"))
@@ -288,7 +311,34 @@ def export(
     if json:
         show.print_json({"out": out, "files": files})
     else:
-        show.rows({name: f"{rows:,} rows" for name, rows in files.items()})
+        show.rows({name: show.counted(rows, "row") for name, rows in files.items()})
+
+
+@app.command(epilog=_example("searchveil resample release --scale 2 --out larger"))
+def resample(
+    folder: Annotated[str, typer.Argument(metavar="DIR", help="A release folder of the method synthetic.")],
+    out: Annotated[str, typer.Option(help="The folder to make.")],
+    scale: Annotated[float, typer.Option(help="Users drawn for each of the log's.")] = 1.0,
+    tail: Annotated[str, typer.Option(help="Queries that are not named: invented, token or omit.")] = "invented",
+    seed: Annotated[int | None, typer.Option(help="The same seed draws the same log; a fresh one if left out.")] = None,
+    table: Annotated[str, typer.Option(help="parquet, csv or tsv.")] = "parquet",
+    json: Json = False,
+) -> None:
+    """Draw a synthetic log again from its published statistics. Needs no log and costs no budget."""
+    from searchveil.cli import show
+    from searchveil.publish.folder import claimed
+    from searchveil.publish.release import Release
+    from searchveil.publish.synthetic.mechanism import resample as draw
+
+    made = Release.read(folder)
+    with show.steps() as step, claimed(Path(out), table):
+        drawn = draw(made, seed=seed, scale=scale, tail=tail, progress=step)
+        step("writing the folder")
+        place = drawn.write(out, format=table)
+    if json:
+        show.print_json(drawn.plan.to_json() | {"rows": drawn.table.num_rows, "out": str(place)})
+    else:
+        print(f"{drawn.table.num_rows:,} rows in {place}, under the guarantee of {folder}")
 
 
 @app.command(epilog=_example("searchveil evaluate release --against log.tsv"))
@@ -341,7 +391,8 @@ def evaluate(
         typer.echo(f"searchveil: {result.doubt}", err=True)
     if json:
         found = result.to_json()
-        found.pop("charts")  # long lists, which the page draws
+        for of_the_page in ("charts", "headline"):  # long lists, and examples of private texts
+            found.pop(of_the_page)
         show.print_json(found | {"report": str(page)})
         return
     show.evaluation(result, f"{folder}: {made.plan.method}, item {made.plan.item}")
@@ -389,7 +440,7 @@ def sweep(
 def audit(
     how: MethodOptions,
     runs: Annotated[int, typer.Option(help="Releases to make; hundreds prove something.")] = 600,
-    canary: Annotated[list[str] | None, typer.Option(help="Who to play (docs/audit.md); all if left out.")] = None,
+    canary: Annotated[list[str] | None, typer.Option(help="A canary to use (docs/audit.md); all if left out.")] = None,
     confidence: Annotated[float, typer.Option(help="That a refuted promise is a broken one.")] = 0.95,
     json: Json = False,
 ) -> None:
@@ -399,10 +450,7 @@ def audit(
 
     with show.steps() as step:
         result = run(how.build(how.assumption()), runs=runs, canaries=canary, confidence=confidence, progress=step)
-    if json:
-        show.print_json(result.to_json())
-    else:
-        print(result)
+    show.result(result, as_json=json)
     if result.refuted:
         raise typer.Exit(1)
 
@@ -427,80 +475,5 @@ def ledger(
         show.account(spent)
 
 
-@attack.command("k-anonymity", epilog=_example("searchveil attack k-anonymity log.tsv --k 5"))
-@with_option_groups
-def attack_k_anonymity(
-    log: LogPaths,
-    reading: LogOptions,
-    k: Annotated[int, typer.Option("--k", help="k of the anonymity.")] = 5,
-    guess: Annotated[str | None, typer.Option(help="What the victim may have searched.")] = None,
-    runs: Annotated[int, typer.Option(help="Releases of ZEALOUS with and without the victim.")] = 20,
-    json: Json = False,
-) -> None:
-    """k-1 fake accounts reveal whether a victim searched something; ZEALOUS does not tell."""
-    from searchveil.cli import show
-    from searchveil.lab.attacks.k_anonymity import attack_k_anonymity as run
-
-    with show.steps() as step:
-        step("reading the log")
-        opened = reading.read(log)
-        step("attacking")
-        result = run(opened, k=k, guess=guess, runs=runs, progress=step)
-        opened.engine.close()
-    show.problems(opened)
-    if json:
-        show.print_json(result.to_json())
-    else:
-        print(result)
-
-
-@attack.command("safelog-clicks", epilog=_example("searchveil attack safelog-clicks --runs 50"))
-def attack_safelog_clicks(
-    noise_scale: Annotated[float, typer.Option(help="b of the paper's release.")] = 10.0,
-    threshold: Annotated[float, typer.Option(help="K of the paper's release.")] = 10.0,
-    runs: Annotated[int, typer.Option(help="Releases with and without the victim.")] = 100,
-    json: Json = False,
-) -> None:
-    """SafeLog's click counts as published show a single click for certain (docs/errata.md); ours do not."""
-    from searchveil.cli import show
-    from searchveil.lab.attacks.safelog_clicks import attack_safelog_clicks as run
-
-    with show.steps() as step:
-        result = run(noise_scale=noise_scale, threshold=threshold, runs=runs, progress=step)
-    if json:
-        show.print_json(result.to_json())
-    else:
-        print(result)
-
-
-@attack.command(
-    "re-identification", epilog=_example("searchveil attack re-identification log.tsv --release release --known 3")
-)
-@with_option_groups
-def attack_re_identification(
-    log: LogPaths,
-    release: Annotated[str, typer.Option(metavar="DIR", help="The release folder to attack.")],
-    reading: LogOptions,
-    known: Annotated[int, typer.Option(help="How many queries of a person the attacker knows.")] = 3,
-    targets: Annotated[int, typer.Option(help="How many persons to look for.")] = 200,
-    demo_seed: Annotated[
-        int | None, typer.Option(help="The seed of a demo log: were its planted personal queries published?")
-    ] = None,
-    json: Json = False,
-) -> None:
-    """Who knows a few queries of a person looks for the person in the log and in the release."""
-    from searchveil.cli import show
-    from searchveil.lab.attacks.reidentification import attack_reidentification as run
-    from searchveil.log.demo import planted_personal_queries
-
-    with show.steps() as step:
-        step("reading the log")
-        opened = reading.read(log)
-        planted = None if demo_seed is None else planted_personal_queries(opened.users, demo_seed)
-        result = run(opened, release, known=known, targets=targets, planted=planted, progress=step)
-        opened.engine.close()
-    show.problems(opened)
-    if json:
-        show.print_json(result.to_json())
-    else:
-        print(result)
+looking.add_to(app)
+tour.add_to(app)

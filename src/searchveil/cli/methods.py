@@ -6,6 +6,7 @@ Without a method, help shows what all methods share and loads none of them.
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -41,6 +42,7 @@ EVERYWHERE: Extras = {
 OF_PLAN: Extras = {
     "zealous": {"assume": _extra(str | None, f"A public guess at the log, which tells how much to expect: {ASSUMED}")},
     "weighted": {"assume": _extra(str | None, f"A public guess at the log, which tells how much to expect: {ASSUMED}")},
+    "votes": {"assume": _extra(str | None, f"A public guess at the log, which tells how much to expect: {ASSUMED}")},
     "sampling": {
         "wanted_size": _extra(float | None, "Look for the smallest δ for so many tuples."),
         "wanted_recall": _extra(float | None, "Look for the smallest δ for this share of the frequent pairs."),
@@ -56,6 +58,11 @@ class MethodOptions:
     method: str
     given: dict[str, Any] = field(default_factory=dict)
     extras: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def wanted(self) -> dict[str, float]:
+        """What is wanted of the output, where δ is to be looked for."""
+        return {name: value for name, value in self.extras.items() if name.startswith("wanted_")}
 
     def assumption(self, users: int | None = None) -> "Assumption | None":
         text = self.extras.get("assume")
@@ -89,14 +96,16 @@ class MethodGroup(Group):
         about = typer.Option(help=f"One of {listed}.", rich_help_panel="The method", metavar="METHOD")
         yield _keyword("method", Annotated[str, about], DEFAULT_METHOD)
         for one in self._declared():
-            yield _keyword(one.name, Annotated[_text_type(one), _option(one, f"The method {self.method}")], _none(one))
+            yield _keyword(
+                one.name, Annotated[_text_type(one), _option(one, f"The method {self.method}")], _unset_value(one)
+            )
         for name, annotation in self.extras.get(self.method or "", {}).items():
             yield _keyword(name, annotation, False if annotation.__origin__ is bool else None)
 
     def collect(self, given: dict[str, Any]) -> MethodOptions:
         def said(names: Sequence[str]) -> dict[str, Any]:
             found = {name: given.pop(name) for name in names}
-            return {name: value for name, value in found.items() if not _is_nothing(value)}
+            return {name: value for name, value in found.items() if not _is_unset(value)}
 
         parameters = said([one.name for one in self._declared()])
         extras = said(list(self.extras.get(self.method or "", {})))
@@ -114,11 +123,11 @@ def _keyword(name: str, annotation: Any, default: Any) -> inspect.Parameter:
     return inspect.Parameter(name, inspect.Parameter.KEYWORD_ONLY, default=default, annotation=annotation)
 
 
-def _none(one: "Parameter") -> bool | None:
+def _unset_value(one: "Parameter") -> bool | None:
     return False if one.kind == "flag" else None
 
 
-def _is_nothing(value: Any) -> bool:
+def _is_unset(value: Any) -> bool:
     """Left out, as a flag, a list and everything else are; zero is a value."""
     return value is None or value is False or value in ([], ())
 
@@ -146,7 +155,7 @@ def in_one_line(one: "Parameter") -> str:
         limits_of(one).capitalize(),
         one.declared.symbol and f"Symbol {one.declared.symbol}",
         "Needed" if one.required else "",
-        "" if _is_nothing(one.default) else f"Default {one.default}",
+        "" if _is_unset(one.default) else f"Default {one.default}",
     ]
     return ". ".join(filter(None, about)) + "."
 
@@ -160,11 +169,16 @@ def limits_of(one: "Parameter") -> str:
 
 
 def method_command(
-    app: typer.Typer, example: str, of_method: str | None = None, extras: Extras = EVERYWHERE
+    app: typer.Typer,
+    example: str,
+    of_method: str | None = None,
+    extras: Extras = EVERYWHERE,
+    with_effect: Mapping[str, str] = MappingProxyType({}),
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Register a command that takes `MethodOptions`.
 
-    `example` stands in its help; `of_method` in that of a method, {} being the method with parameters to try.
+    `example` stands in its help; `of_method` in that of a method, {} being the method with parameters to try, and
+    `with_effect` what is worth adding for some methods and changes nothing for others.
     """
 
     def register(command: Callable[..., None]) -> Callable[..., None]:
@@ -181,6 +195,7 @@ def method_command(
             line = example
             if of_method is not None:
                 line = of_method.format(f"--method {method} {settings(mechanism.example).written(on_command_line)}")
+                line += with_effect.get(method, "")
             single.command(name, help=f"{about}\n\n{method}: {summary_of(mechanism)}", epilog=_example(line))(
                 signature(method)
             )

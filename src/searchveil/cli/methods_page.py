@@ -33,6 +33,12 @@ class Described:
         return summary_of(self.mechanism)
 
     @property
+    def proof(self) -> str:
+        """The page of its usual promise, relative to docs/."""
+        usual = build(self.method, self.mechanism.example).plan()
+        return usual.guarantee.proof.partition("#")[0].removeprefix("docs/")
+
+    @property
     def promise(self) -> str:
         usual, *others = (PROMISES[notion] for notion in self.mechanism.notions)
         return usual + (f"; with other parameters {' or '.join(others)}" if others else "")
@@ -62,7 +68,7 @@ def _lines() -> Iterator[str]:
     yield "[Guarantees and proofs](guarantees.md) says what the promises mean."
     yield "Python and experiment files call a parameter by its name here; the command line by its option."
     for one in described():
-        yield from ("", f"## {one.method}", "", one.summary, "", f"Privacy: {one.promise}.", "")
+        yield from ("", f"## {one.method}", "", one.summary, "", f"Privacy: {one.promise}.", f"[Why]({one.proof}).", "")
         example = settings(one.mechanism.example).written(on_command_line)
         yield from ("```text", f"searchveil release log.tsv --method {one.method} {example} --out release")
         yield from (f"searchveil.method({str(build(one.method, one.mechanism.example))!r})", "```", "")

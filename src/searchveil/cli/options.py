@@ -41,6 +41,10 @@ class LogOptions:
 
     format: Annotated[str, _log("auto, or a format by name (docs/formats.md).")] = "auto"
     column: Annotated[list[str] | None, _log("user=NAME, query=NAME, … for tables of your own.")] = None
+    columns: Annotated[
+        str | None, _log("Of a text without a header, in its order: user,time,query; - for one to pass over.")
+    ] = None
+    skip_lines: Annotated[int, _log("Lines before the log in each file.")] = 0
     reader_option: Annotated[list[str] | None, _log("NAME=VALUE for one format (docs/formats.md).")] = None
     strict: Annotated[bool, _log("Bad rows are an error.", "--strict")] = False
     normalize: Annotated[
@@ -63,11 +67,19 @@ class LogOptions:
             list(paths),
             format=self.format,
             engine=engine or self._open_engine(),
-            columns=_pairs(self.column, "--column"),
+            columns=self._columns(),
+            skip_lines=self.skip_lines,
             options=_pairs(self.reader_option, "--reader-option"),
             strict=self.strict,
             normalization=normalization,
         )
+
+    def _columns(self) -> "dict[str, str] | list[str]":
+        if self.columns is None:
+            return _pairs(self.column, "--column")
+        if self.column:
+            raise InputError("--columns is for a text without a header, --column for one with names; give one of them")
+        return [name.strip() for name in self.columns.split(",")]
 
     def _open_engine(self) -> "Engine":
         from searchveil.engine import open_engine

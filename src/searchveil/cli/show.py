@@ -3,8 +3,10 @@
 import json
 import sys
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from typing import TYPE_CHECKING, Any
+
+from searchveil.errors import printable as printable
 
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -17,6 +19,14 @@ if TYPE_CHECKING:
 
 def print_json(record: Mapping[str, Any]) -> None:
     print(json.dumps(record, ensure_ascii=False, default=str))
+
+
+def result(found: Any, *, as_json: bool) -> None:
+    """What a command found out, as one JSON object or in words."""
+    if as_json:
+        print_json(found.to_json())
+    else:
+        print(found)
 
 
 def rows(pairs: Mapping[str, Any]) -> None:
@@ -36,11 +46,22 @@ def _in_words(value: Any) -> str:
     return f"{value:,}" if isinstance(value, int) else str(value)
 
 
+def counted(number: int, thing: str, things: str | None = None) -> str:
+    """`1 row`, `2,000 rows`."""
+    return f"{number:,} {thing if number == 1 else things or thing + 's'}"
+
+
+def _tell(line: str) -> None:
+    """On standard error. Whoever read it may have gone, which is no reason to stop a release that has been paid for."""
+    with suppress(OSError):
+        print(line, file=sys.stderr, flush=True)
+
+
 @contextmanager
 def steps() -> "Iterator[Callable[[str], None]]":
     """Names each step as it begins: a spinner on a terminal, plain lines when piped."""
     if not sys.stderr.isatty():
-        yield lambda step: print(f"… {step}", file=sys.stderr, flush=True)
+        yield lambda step: _tell(f"… {step}")
         return
     from rich.console import Console
 
@@ -59,7 +80,7 @@ def bar(what: str) -> "Iterator[Callable[[int, int], None]]":
             tenth = 10 * done // max(total, 1)
             if tenth > told:
                 told = tenth
-                print(f"… {what}: {10 * tenth} %", file=sys.stderr, flush=True)
+                _tell(f"… {what}: {10 * tenth} %")
 
         yield tell
         return
@@ -74,7 +95,17 @@ def bar(what: str) -> "Iterator[Callable[[int, int], None]]":
 def problems(log: "SearchLog") -> None:
     """Rows that could not be read are told to the publisher, never published."""
     for problem in log.problems:
-        print(f"searchveil: left out {problem}", file=sys.stderr)
+        _tell(f"searchveil: left out {problem}")
+
+
+def summary(figures: Mapping[str, Any]) -> None:
+    """Of a log: how it was read, then its figures; what a log without times or clicks cannot have is left out."""
+    named = figures["column_names"]
+    columns = [f"{ours} ({named[ours]})" if named.get(ours, ours) != ours else ours for ours in figures["columns"]]
+    told = {"format": figures["format"], "columns": ", ".join(columns)}
+    told_already = ("source", "problems", "warning", "column_names", *told)
+    told |= {name.replace("_", " "): value for name, value in figures.items() if name not in told_already}
+    rows({name: value for name, value in told.items() if value not in (None, "")})
 
 
 def plan(plan: "Plan") -> None:
@@ -84,6 +115,8 @@ def plan(plan: "Plan") -> None:
     print(f"{plan.method}, item {plan.item}")
     rows(named | {name.replace("_", " "): value for name, value in plan.figures.items()})
     print(plan.guarantee)
+    if plan.takes is not None:
+        print(plan.takes)
     if plan.advice is not None:
         print(f"Advice: {plan.advice}")
     if plan.claims:
@@ -96,9 +129,10 @@ def plan(plan: "Plan") -> None:
 def beside_plan(beside: Mapping[str, Any], assumed: str | None) -> None:
     """What was asked for beside the plan itself."""
     if "warning" in beside:
-        print(f"searchveil: {beside['warning']}", file=sys.stderr)
+        _tell(f"searchveil: {beside['warning']}")
     for whose, settings in beside.get("recommended", {}).items():
-        told = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in settings.items())
+        named = {"above" if name == "threshold" else name: value for name, value in settings.items()}  # as the option
+        told = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in named.items())
         print(f"Recommended ({whose}): {told}")
     if "needed_users" in beside:
         users, held = beside["needed_users"]["users"], beside["needed_users"]["held"]
@@ -107,28 +141,33 @@ def beside_plan(beside: Mapping[str, Any], assumed: str | None) -> None:
             "(the others their own alone)."
         )
     if "expected_rows" in beside:
-        print(f"Expected to be published if {assumed}: about {beside['expected_rows']:,.0f} items.")
+        print(f"Expected to be published if {assumed}: about {counted(round(beside['expected_rows']), 'item')}.")
+    if "instead" in beside:
+        print(f"With {beside['instead']['type']}: about {beside['instead']['expected_rows']:,.0f}.")
 
 
 def evaluation(found: "Evaluation", release: str) -> None:
     """Every figure of the original and of the release side by side, the warning above all."""
     from searchveil.lab.report import Row, in_figures, sections
+    from searchveil.lab.words import name_in_words
 
     def line(name: str, *figures: str) -> None:
         print(f"{name:<{width}}" + "".join(f"  {figure:>10}" for figure in figures))
 
     print(f"Warning: {found.warning}")
+    if found.headline is not None:
+        print(found.headline.sentence)
     applications, measures = sections(found)
-    both: list[tuple[str, tuple[Row, ...]]] = [(section.name, section.rows) for section in applications + measures]
-    width = max((len(row.name) + 2 for _, rows in both for row in rows), default=0)
+    both: list[tuple[str, tuple[Row, ...]]] = [(section.title, section.rows) for section in applications + measures]
+    width = max((len(row.title) + 2 for _, rows in both for row in rows), default=0)
     width = max(width, len(release))
     line(release, "original", "release")
     for name, figures in both:
         print(name)
         for row in figures:
-            line(f"  {row.name}", in_figures(row.original), in_figures(row.release))
+            line(f"  {row.title}", in_figures(row.original), in_figures(row.release))
     for name, reason in found.skipped.items():
-        print(f"Left out {name}: {reason}.")
+        print(f"Left out {name_in_words(name)}: {reason}.")
 
 
 def account(spent: "Spent") -> None:
@@ -143,6 +182,7 @@ def account(spent: "Spent") -> None:
     if spent.entries:
         best = f"({at_most(spent.best_epsilon)}, {at_most(spent.budget_delta)})"
         print(f"        {best} if all these releases had been fixed in advance")
+    print(f"left    {spent.left}")
     for entry in spent.entries:
         place = f" in {entry.out}" if entry.out else " (reserved, not written; spent all the same)"
         cost = f"({at_most(entry.cost.epsilon)}, {at_most(entry.cost.delta)})"

@@ -10,6 +10,7 @@ OPTIONS = {
     ("", "patterns"): "pattern",
     ("", "canaries"): "canary",
     ("", "folder"): "out",
+    ("", "from_"): "from",
     ("ledger", "neighbours"): "budget_neighbours",
     ("ledger", "composition"): "budget_composition",
     ("pool", "source"): "queries",

@@ -142,33 +142,28 @@ def publish(
     """The release: what was opened, under the policy. `entry` is what a ledger has paid for it."""
     plan = plan_of(job)
     found = sorted(opened, key=lambda one: one.text)
-    counts = [one.count for one in found]
-    if job.policy.noisy and found:
-        noise = DiscreteLaplace(job.policy.noise_scale).sample(len(found), source or Source())
-        noisy = [count + int(more) for count, more in zip(counts, noise, strict=True)]
-        pairs = [(one, n) for one, n in zip(found, noisy, strict=True) if n >= job.policy.threshold]
-    else:
-        pairs = list(zip(found, counts, strict=True))
-    tables = {"data": _table(job, [(one.text, n) for one, n in pairs])}
+    passed = _with_noise(found, job, source or Source()) if job.policy.noisy else [(one, one.count) for one in found]
+    columns = kind_named(job.artifact).columns
+    tables = {"data": _table(columns, [(*one.text.split(BETWEEN), n) for one, n in passed])}
     if job.secondary_k is not None:
-        typed = [(one.text, typed, n) for one, _ in pairs for typed, n in sorted(one.spellings.items())]
-        tables["typed"] = _spelling_table(job, typed)
+        typed = [
+            (*one.text.split(BETWEEN), typed, n) for one, _ in passed for typed, n in sorted(one.spellings.items())
+        ]
+        tables["typed"] = _table((*columns, "typed"), typed)
     return Release(tables, plan, entry)
 
 
-def _table(job: Job, rows: Sequence[tuple[str, int]]) -> pa.Table:
-    columns = kind_named(job.artifact).columns
-    texts = [text.split(BETWEEN) for text, _ in rows]
-    data = {name: pa.array([parts[i] for parts in texts], pa.string()) for i, name in enumerate(columns)}
-    return pa.table(data | {"count": pa.array([n for _, n in rows], pa.int64())})
+def _with_noise(found: Sequence[Opened], job: Job, source: Source) -> list[tuple[Opened, int]]:
+    """Those whose noisy count reaches the threshold, with that count."""
+    noise = DiscreteLaplace(job.policy.noise_scale).sample(len(found), source)
+    noisy = [(one, one.count + int(more)) for one, more in zip(found, noise, strict=True)]
+    return [(one, count) for one, count in noisy if count >= job.policy.threshold]
 
 
-def _spelling_table(job: Job, rows: Sequence[tuple[str, str, int]]) -> pa.Table:
-    columns = kind_named(job.artifact).columns
-    texts = [text.split(BETWEEN) for text, _, _ in rows]
-    data = {name: pa.array([parts[i] for parts in texts], pa.string()) for i, name in enumerate(columns)}
-    data["typed"] = pa.array([typed for _, typed, _ in rows], pa.string())
-    return pa.table(data | {"count": pa.array([n for _, _, n in rows], pa.int64())})
+def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> pa.Table:
+    """The rows' texts under these names, and their last value as `count`."""
+    texts = {name: pa.array([row[i] for row in rows], pa.string()) for i, name in enumerate(columns)}
+    return pa.table(texts | {"count": pa.array([row[-1] for row in rows], pa.int64())})
 
 
 def release_job(

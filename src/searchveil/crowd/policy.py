@@ -1,7 +1,7 @@
 """Privacy policies: how many people must share an artifact, and what is promised about what is published.
 
 FT_a and FT_u are fixed thresholds on instances and on users. DP_a and DP_u add noise after opening. ST_u, the default,
-is differentially private though nobody adds noise (docs/guarantees.md#crowd-st_u).
+is differentially private though nobody adds noise (docs/guarantees/crowd.md#st_u).
 """
 
 from dataclasses import dataclass, replace
@@ -78,7 +78,7 @@ class Policy:
             )
 
     def exact_delta(self) -> float:
-        """δ at this policy's ε, as docs/guarantees.md proves it."""
+        """δ at this policy's ε, as docs/guarantees/crowd.md proves it."""
         assert self.epsilon is not None
         if self.name == "ST_u":
             honest = self.k - self.colluding
@@ -94,10 +94,12 @@ class Policy:
                 f"{self.name} publishes {shared}, with its exact count: a fixed threshold is no differential privacy.",
                 f"{_COLLUSION[0].upper()}{_COLLUSION[1:]}.",
             )
-            return replace(Guarantee.no_differential_privacy("docs/guarantees.md#crowd-ft", caveats), trust="server")
+            return replace(
+                Guarantee.no_differential_privacy("docs/guarantees/crowd.md#ft_u-and-ft_a", caveats), trust="server"
+            )
         assert self.epsilon is not None
         assert self.delta is not None
-        proof = "docs/guarantees.md#crowd-st_u" if self.name == "ST_u" else "docs/guarantees.md#crowd-dp"
+        proof = "docs/guarantees/crowd.md#st_u" if self.name == "ST_u" else "docs/guarantees/crowd.md#dp_u-and-dp_a"
         return Guarantee(
             notion="approximate",
             epsilon=self.epsilon,
@@ -120,39 +122,46 @@ def make_policy(
     colluding: int = 0,
 ) -> Policy:
     """A policy with the numbers that follow: the smallest k of ST_u, the publishing threshold of DP_a and DP_u."""
+    chosen, opening = _named(name), DEFAULT_K if k is None else k
+    if p is not None and chosen != "ST_u":
+        raise InputError("only ST_u samples; leave out " + setting("p"), parameter="p")
+    if chosen in ("ST_u", "DP_u", "DP_a"):
+        if epsilon is None or delta is None:
+            raise InputError(
+                f"{chosen} needs its promise",
+                parameter="epsilon",
+                instead="add " + setting("epsilon", 1) + " and " + setting("delta", 1e-6) + ", or choose FT_u",
+            )
+        bound = 1 if per_user is None else per_user
+        if chosen == "ST_u":
+            made = _sampled(k, bound, p, epsilon, delta, colluding)
+        else:
+            made = _noisy(chosen, opening, bound, epsilon, delta)
+    else:
+        if epsilon is not None or delta is not None:
+            raise InputError(f"{chosen} promises no epsilon and no delta; leave them out", parameter="epsilon")
+        made = Policy(chosen, opening, MOST_REPORTS if per_user is None else per_user)
+    made.check()
+    return made
+
+
+def _named(name: str) -> PolicyName:
     known = {one.lower(): one for one in POLICIES}
     if name.lower() not in known:
         raise InputError(f"no policy '{name}'; there are {', '.join(POLICIES)}", parameter="policy", value=name)
-    chosen = known[name.lower()]
-    private = chosen in ("ST_u", "DP_u", "DP_a")
-    if private and (epsilon is None or delta is None):
-        raise InputError(
-            f"{chosen} needs its promise",
-            parameter="epsilon",
-            instead="add " + setting("epsilon", 1) + " and " + setting("delta", 1e-6) + ", or choose FT_u",
-        )
-    if not private and (epsilon is not None or delta is not None):
-        raise InputError(f"{chosen} promises no epsilon and no delta; leave them out", parameter="epsilon")
-    if p is not None and chosen != "ST_u":
-        raise InputError("only ST_u samples; leave out " + setting("p"), parameter="p")
-    bound = per_user if per_user is not None else (1 if private else MOST_REPORTS)
-    if chosen == "ST_u":
-        assert epsilon is not None
-        assert delta is not None
-        chance = 0.1 if p is None else p
-        least = sample_threshold(epsilon, delta, chance, bound) + colluding
-        made = Policy(chosen, max(2, least) if k is None else k, bound, chance, epsilon, delta, 0, colluding)
-    elif private:
-        assert epsilon is not None
-        assert delta is not None
-        opening = DEFAULT_K if k is None else k
-        scale = calibrate.scale_for(epsilon, bound)
-        if chosen == "DP_u":
-            threshold = calibrate.approximate_threshold(scale, delta, bound, opening)
-        else:
-            threshold = calibrate.occurrences_threshold(scale, delta, bound) + opening - 1
-        made = Policy(chosen, opening, bound, 1.0, epsilon, delta, threshold)
+    return known[name.lower()]
+
+
+def _sampled(k: int | None, bound: int, p: float | None, epsilon: float, delta: float, colluding: int) -> Policy:
+    p = 0.1 if p is None else p
+    least = sample_threshold(epsilon, delta, p, bound) + colluding
+    return Policy("ST_u", max(2, least) if k is None else k, bound, p, epsilon, delta, 0, colluding)
+
+
+def _noisy(name: PolicyName, opening: int, bound: int, epsilon: float, delta: float) -> Policy:
+    scale = calibrate.scale_for(epsilon, bound)
+    if name == "DP_u":
+        threshold = calibrate.approximate_threshold(scale, delta, bound, opening)
     else:
-        made = Policy(chosen, DEFAULT_K if k is None else k, bound)
-    made.check()
-    return made
+        threshold = calibrate.occurrences_threshold(scale, delta, bound) + opening - 1
+    return Policy(name, opening, bound, 1.0, epsilon, delta, threshold)

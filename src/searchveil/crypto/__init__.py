@@ -1,1 +1,1 @@
-"""What keeps secrets: small files, one primitive each, checked against the vectors of their standards."""
+"""What keeps secrets? One small file for each construction, checked against the vectors of its standard."""

@@ -14,7 +14,11 @@ def open_engine(
     executor_memory: str | None = None,
     spark_conf: Mapping[str, str] | None = None,
 ) -> Engine:
-    """DuckDB inside this process, or Spark at `master` (for example local[2], spark://host:7077, yarn)."""
+    """DuckDB inside this process, or Spark at `master` (for example local[2], spark://host:7077, yarn).
+
+    >>> sv.open_engine("duckdb").name
+    'duckdb'
+    """
     if name == "duckdb":
         of_spark = {"master": master, "executor_memory": executor_memory, "spark_conf": spark_conf or None}
         for parameter, value in of_spark.items():

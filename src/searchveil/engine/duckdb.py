@@ -21,6 +21,7 @@ SETTINGS = {
     "autoinstall_known_extensions": "false",
     "autoload_known_extensions": "false",
     "preserve_insertion_order": "false",
+    "allocator_background_threads": "true",  # memory that a query is done with goes back to the system at once
     "lambda_syntax": "ENABLE_SINGLE_ARROW",  # ibis 12 writes lambdas the way DuckDB 2 deprecates
 }
 

@@ -22,6 +22,7 @@ from searchveil.engine.base import Engine
 from searchveil.engine.builtin import builtin
 from searchveil.engine.size import memory_in_bytes
 from searchveil.errors import InputError, Text, setting
+from searchveil.extras import install_command
 from searchveil.scratch import Scratch
 
 NEEDED_BY_WORKERS = ("cryptography", "duckdb", "ibis", "mpmath", "numpy", "pandas", "pyarrow", "scipy")
@@ -183,9 +184,11 @@ def cause_of(problem: BaseException) -> str:
     if ours:
         return str(ours[-1])
     java = re.findall(r"^(?:Caused by: |: )((?:[a-z]\w*\.)+([A-Z]\w+)(?:: (.*))?)$", text, re.M)
-    telling = [(name, said) for _, name, said in java if said and not name.startswith(("SparkRuntime", "PythonExcep"))]
-    if telling:
-        name, said = telling[-1]
+    informative = [
+        (name, said) for _, name, said in java if said and not name.startswith(("SparkRuntime", "PythonExcep"))
+    ]
+    if informative:
+        name, said = informative[-1]
         return f"{name}: {_without_values(said)}"
     if condition:
         return str(condition)
@@ -245,7 +248,7 @@ def _start(master: str, settings: Mapping[str, str]) -> Any:
     try:
         from pyspark.sql import SparkSession
     except ImportError as missing:
-        raise InputError("Spark is not installed; type: pip install 'searchveil[spark]'") from missing
+        raise InputError(f"Spark is not installed; type: {install_command('spark')}") from missing
     if _is_local(master):
         os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     _check_master(master)

@@ -5,6 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import NamedTuple
 
+import ibis
 import ibis.expr.types as ir
 
 from searchveil.errors import InputError
@@ -142,6 +143,8 @@ def normal_query(rows: ir.Table, normalization: Normalization) -> ir.Table:
 def normalize_query(rows: ir.Table, normalization: Normalization) -> ir.Table:
     """The query column in its normal form, without the rows of which nothing is left."""
     typed = rows["query"]
-    # Letters and digits are in the normal form too, so nearly every text is seen not to be blank without it.
-    some = rows.filter(typed.re_search("[0-9A-Za-z]") | (normalization.apply(typed) != ""))
+    # Letters and digits are in the normal form too, so nearly every text is seen not to be blank without it; and of
+    # nearly every text the first character is one, which takes no regular expression.
+    first = ibis.or_(*((typed >= one) & (typed < beyond) for one, beyond in ("0:", "A[", "a{")))
+    some = rows.filter(first | typed.re_search("[0-9A-Za-z]") | (normalization.apply(typed) != ""))
     return normal_query(some, normalization)

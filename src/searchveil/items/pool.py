@@ -41,7 +41,12 @@ NOT_NOUN_ENDINGS = ("ly", "ing", "ed", "ous", "ful", "ible", "able", "ive", "est
 
 @dataclass(frozen=True)
 class QueryPool:
-    """Distinct queries in a Parquet file with one column, `query`."""
+    """Distinct queries in a Parquet file with one column, `query`.
+
+    >>> _ = (folder / "queries.txt").write_text("weather\\nnews\\n")
+    >>> sv.QueryPool.from_file(folder / "queries.txt", folder / "pool.parquet").size
+    2
+    """
 
     path: Path
 

@@ -29,10 +29,10 @@ def first_sessions(
         repeats=(sent["query"] == sent["query"].lag().over(in_order)).fill_null(False),
     )
     # Rows that say nothing new go before the second sort; they have done their part in keeping a session together.
-    told = marked.filter(marked["starts"] | ~marked["repeats"]).drop("repeats")
+    changes = marked.filter(marked["starts"] | ~marked["repeats"]).drop("repeats")
     until_now = ibis.cumulative_window(group_by="user", order_by=["time", "query"])
-    session = told["starts"].cast("int64").sum().over(until_now)
-    numbered = engine.stage(told.select("user", "query", session=session, row=ibis.row_number().over(in_order)))
+    session = changes["starts"].cast("int64").sum().over(until_now)
+    numbered = engine.stage(changes.select("user", "query", session=session, row=ibis.row_number().over(in_order)))
     sessions = numbered.group_by(["user", "session"]).agg(found=numbered.count(), first=numbered["row"].min())
     several = sessions.filter(sessions["found"] >= 2)
     latest = numbered.group_by("user").agg(latest=numbered["session"].max())

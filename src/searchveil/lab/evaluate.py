@@ -3,23 +3,34 @@
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
+import ibis
+import ibis.expr.types as ir
 import numpy as np
+import pyarrow as pa
 
 from searchveil.errors import InputError
+from searchveil.extras import require_package
 from searchveil.items import ITEMS
 from searchveil.lab.applications import APPLICATIONS, Application, application_named
+from searchveil.lab.behaviour import DISTRIBUTIONS
 from searchveil.lab.measures import MEASURES, measure_named
-from searchveil.lab.measures.compare import Top, in_both, top_items
+from searchveil.lab.measures.behaviour import shares
+from searchveil.lab.measures.compare import Top, covered_volume, in_both, top_items
 from searchveil.lab.measures.count_distribution import distribution
 from searchveil.lab.measures.coverage import coverage
 from searchveil.lab.split import split
 from searchveil.lab.testset import TestSet
 from searchveil.lab.view import View, called, columns_of, lacking
+from searchveil.lab.words import percent, verdict
 from searchveil.log import SearchLog
 from searchveil.progress import Progress, silent
 from searchveil.publish.release import Release
+
+if TYPE_CHECKING:
+    import pandas
+    import polars
 
 WARNING = (
     "These figures compare the release with private data. They are not covered by the guarantee: keep them to "
@@ -30,9 +41,28 @@ IN_SAMPLE = (
     "scores are higher than on searches that neither knows."
 )
 POINTS = 500  # of a chart: as many as an eye can use
+EXAMPLES = 8  # of what is in a release, and of what just missed it
 DEEPEST = 100_000  # the last rank that charts look at
 
 Scores = dict[str, float]
+
+
+@dataclass(frozen=True)
+class Headline:
+    """The answer in short, about the kind of item that was published."""
+
+    items: str  # what they are called
+    published: int
+    of: int  # different ones in the log
+    covered: float  # the share of all searches (or clicks) that is of published ones
+    verdict: str
+    examples: Sequence[str]  # of what is in, the highest counts first
+    missed: Sequence[str]  # the most frequent of what is not: private, for the publisher alone
+
+    @property
+    def sentence(self) -> str:
+        what = f"{self.published:,} of {self.of:,} different {self.items} were published"
+        return f"{self.verdict}: {what}, which are {percent(self.covered)} of all searches."
 
 
 @dataclass(frozen=True)
@@ -44,6 +74,7 @@ class Evaluation:
     skipped: Mapping[str, str]  # name → what there is not
     in_sample: bool
     charts: Mapping[str, Any]
+    headline: Headline | None = None
     doubt: str | None = None  # why the release was hardly made of this log
 
     @property
@@ -53,6 +84,48 @@ class Evaluation:
 
     def to_json(self) -> dict[str, Any]:
         return asdict(self) | {"warning": self.warning}
+
+    def to_arrow(self) -> pa.Table:
+        """Every figure in a row: of what (an application or a measure), its name, and its two sides."""
+        from searchveil.lab.report.table import sections
+
+        applications, measures = sections(self)
+        rows = [
+            {"kind": kind, "name": section.name, "figure": row.name, "original": row.original, "release": row.release}
+            for kind, found in (("application", applications), ("measure", measures))
+            for section in found
+            for row in section.rows
+        ]
+        texts = {name: pa.string() for name in ("kind", "name", "figure")}
+        return pa.Table.from_pylist(rows, pa.schema(texts | {"original": pa.float64(), "release": pa.float64()}))
+
+    def to_pandas(self) -> "pandas.DataFrame":
+        """Every figure in a row of a DataFrame. Private: it compares with the log."""
+        return self.to_arrow().to_pandas()
+
+    def to_polars(self) -> "polars.DataFrame":
+        """Every figure in a row of a Polars DataFrame. Private: it compares with the log."""
+        require_package("polars")
+        import polars
+
+        frame = polars.from_arrow(self.to_arrow())
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
+    def _repr_html_(self) -> str:
+        """In a notebook: the warning, the verdict, and the figures in words."""
+        from searchveil.lab.report.table import in_figures, sections
+        from searchveil.publish.notebook import html_table, paragraph
+
+        applications, measures = sections(self)
+        shown = [
+            [section.title, row.title, in_figures(row.original), in_figures(row.release)]
+            for section in applications + measures
+            for row in section.rows
+        ]
+        verdict = "" if self.headline is None else paragraph(self.headline.sentence, bold=True)
+        table = html_table(["", "figure", "original", "release"], shown)
+        return verdict + paragraph(f"Private: {self.warning}") + table
 
 
 def evaluate(
@@ -68,6 +141,10 @@ def evaluate(
 
     Every application is tried unless some are named. They are tested on searches of `test`, which should be of users
     that neither the release nor the log has; without it, on those of a fifth of the log's users.
+
+    >>> found = sv.evaluate(sv.Zealous(epsilon=100, delta=1e-6).release(log), log, applications=[])
+    >>> found.headline.sentence
+    'Good for most uses of frequencies: 2 of 2 different queries were published, which are 100.0 % of all searches.'
     """
     names = list(APPLICATIONS) if applications is None else list(applications)
     running = {name: application_named(name)() for name in names}  # a wrong name is an error before any work
@@ -84,8 +161,10 @@ def evaluate(
         measures, unmeasured = _measure(measured, released, progress)
         scores, untried = _try(running, original, released, test or split(log, seed=seed)[1], seed, progress)
         progress("drawing charts")
-        charts = _charts(measured, released, _charted(release))
-    return Evaluation(scores, measures, unmeasured | untried, test is None, charts, doubt)
+        table = _charted(release)
+        charts = _charts(measured, released, table) | _behaviour(measured, released)
+        headline = _headline(original, released, table)
+    return Evaluation(scores, measures, unmeasured | untried, test is None, charts, headline, doubt)
 
 
 def _doubt(original: View, released: View, release: Release) -> str | None:
@@ -94,7 +173,7 @@ def _doubt(original: View, released: View, release: Release) -> str | None:
     A release holds no trace of its log by which the two could be told to belong together; this tells some that do not.
     """
     shared = in_both(original, released)
-    if not shared or release.plan.settings.pool_size is not None:
+    if not shared or release.plan.settings.pool_size is not None or release.plan.method == "synthetic":
         return None
     table = shared[0]
     published = released.tables[table]
@@ -144,6 +223,31 @@ def _try(
     return scores, skipped
 
 
+def _headline(original: View, released: View, table: str) -> Headline | None:
+    shared = in_both(original, released)
+    table = table if table in shared else next(iter(shared), "")
+    if not table:
+        return None
+    columns, engine = columns_of(table), original.engine
+    every, published = original.tables[table], released.tables[table]
+    covered = covered_volume(original, released)
+
+    def texts(counts: ir.Table) -> tuple[str, ...]:
+        first = engine.fetch(counts.order_by([ibis.desc("count"), *columns]).limit(EXAMPLES))
+        first = first.sort_by([("count", "descending"), *((name, "ascending") for name in columns)])
+        return tuple(" → ".join(str(row[name]) for name in columns) for row in first.to_pylist())
+
+    return Headline(
+        called(table),
+        int(engine.value(published.count())),
+        int(engine.value(every.count())),
+        covered,
+        verdict(covered),
+        texts(published),
+        texts(every.anti_join(published, columns)),
+    )
+
+
 def _charted(release: Release) -> str:
     """The table that the charts are about; of sessions the transitions can be compared."""
     item = release.plan.item
@@ -166,6 +270,17 @@ def _charts(original: View, release: View, table: str | None) -> dict[str, Any]:
         "coverage": [[j, coverage(top.first(j))] for j in _spread(len(top))],
         "frequency": _frequency(top),
     }
+
+
+def _behaviour(original: View, release: View) -> dict[str, Any]:
+    """(value, share) of what users do, where both sides tell."""
+    shared = [name for name in DISTRIBUTIONS if original.has(name) and release.has(name)]
+    sides = {"original": original, "release": release}
+    pictures = {
+        name: {side: [list(point) for point in shares(view, name).items()] for side, view in sides.items()}
+        for name in shared
+    }
+    return {"behaviour": pictures} if pictures else {}
 
 
 def _frequency(top: Top) -> list[list[float]]:

@@ -13,7 +13,10 @@ from searchveil.engine import Engine
 from searchveil.items import ITEMS, Derivation, Item
 from searchveil.items.keyword import keywords_of_queries
 from searchveil.items.normal import NormalLog, count_rows, sum_counts
+from searchveil.lab import behaviour as behaviour_of
 from searchveil.log import SearchLog
+from searchveil.log.normalize import AS_TYPED
+from searchveil.log.schema import COLUMNS
 from searchveil.log.sessions import GAP_MINUTES, starts_session
 from searchveil.publish.plan import Counted
 from searchveil.publish.release import Release
@@ -34,7 +37,8 @@ HISTORY = Kind(("user", "query", "url"), "clicks by user")  # known of a log, an
 def kinds() -> dict[str, Kind]:
     """By the name of the table: every kind of item that is registered, and what is counted beside items."""
     of_items = {item.table: Kind(item.columns, item.plural) for item in ITEMS.values()}
-    return of_items | {"session": SESSION, "user": USER, "history": HISTORY}
+    behaviour = {name: Kind(("value",), name) for name in behaviour_of.DISTRIBUTIONS}
+    return of_items | behaviour | {"session": SESSION, "user": USER, "history": HISTORY}
 
 
 def columns_of(table: str) -> list[str]:
@@ -130,8 +134,21 @@ class View:
         recipes: dict[str, Recipe] = {}
         item = ITEMS.get(release.plan.item)
         for table in release.load(engine).values():
-            recipes = _published(table, item) | recipes  # the main table comes first and wins
+            found = _of_invented(table, engine) if _is_log(table) else _published(table, item)
+            recipes = found | recipes  # the main table comes first and wins
         return cls(engine, Tables(engine, _with_derived(recipes)), release.plan.counts, frozenset(recipes))
+
+
+def _is_log(table: ir.Table) -> bool:
+    """Whether a published table has searches of users, one by one, and not counts of them."""
+    return {"user", "query"} <= set(table.columns) <= set(COLUMNS)
+
+
+def _of_invented(table: ir.Table, engine: Engine) -> dict[str, Recipe]:
+    """A synthetic log is counted as a log is, texts as they stand. Its users are nobody, so nothing is told of them."""
+    log = SearchLog(table, engine, AS_TYPED)
+    counted = _occurrences(NormalLog(log), [item for item in ITEMS.values() if item.is_in(log)])
+    return {name: recipe for name, recipe in counted.items() if name not in ("user", "history")}
 
 
 def _of_log(log: SearchLog) -> "dict[Counted, Tables]":
@@ -151,6 +168,7 @@ def _occurrences(normal: NormalLog, items: Sequence[Item]) -> dict[str, Recipe]:
     recipes = {item.table: _by(item.count_occurrences, normal) for item in items if item.occurrences}
     if normal.has_times:
         recipes["session"] = lambda _: _sessions_by_time(normal.timed)
+        recipes |= behaviour_of.recipes_of(normal)
     if normal.has_clicks:
         recipes["history"] = lambda _: normal.clicks
     return _with_the_others(recipes, {item.table: _by(item.count_occurrences, normal) for item in items})

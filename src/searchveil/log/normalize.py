@@ -16,7 +16,11 @@ NOT_PLAIN_OR_PUNCTUATED = r"[^ 0-9A-Za-z]|  |^ | $"
 
 @dataclass(frozen=True)
 class Normalization:
-    """Which differences between typed queries do not matter."""
+    """Which differences between typed queries do not matter.
+
+    >>> sv.Normalization().apply_to_text("  New   YORK ")
+    'new york'
+    """
 
     case: bool = True
     spaces: bool = True

@@ -26,7 +26,7 @@ from searchveil.errors import InputError, setting, was_interrupted
 from searchveil.log.readers.base import Reader, Request
 from searchveil.log.readers.lines import LONGEST_LINE
 from searchveil.log.readers.source import GZIP_MAGIC, HEAD_BYTES, Source
-from searchveil.log.readers.staging import SHOWN, Part, Remarks, Staged, Tally, Workshop, stage
+from searchveil.log.readers.staging import SHOWN, Parser, Part, Remarks, Staged, Tally, stage
 from searchveil.log.schema import COLUMNS
 from searchveil.scratch import Scratch
 
@@ -56,7 +56,7 @@ def parse_on_spark(engine: SparkEngine, reader: Reader, request: Request) -> tup
             parameter="engine",
             instead="leave out " + setting("engine", "spark") + ", or bring it as Parquet",
         )
-    parsed = reader.parse(Workshop(None, Path(), lambda parts: _stage(engine, parts)), request)
+    parsed = reader.parse(Parser(None, Path(), lambda parts: _stage(engine, parts)), request)
     table = engine.connection.table(parsed.table)
     public = (*parsed.remarks.taken_as_public, FITS_IN_MEMORY)
     kept = table.select(*[name for name in COLUMNS if name in table.columns])
@@ -205,7 +205,7 @@ def _tally(engine: SparkEngine, notes: Iterable[dict[str, Any]], sources: Sequen
         for reason, (rows, first) in note["problems"].items():
             tally.add(reason, rows, [f"{source.shown}:{before[note['file']] + line}" for line in first])
         before[note["file"]] += note["lines"]
-    tally.sort([source.shown for source in sources])
+    tally.sort(sources)
     return tally
 
 
@@ -285,7 +285,7 @@ def _parse_waiting(engine: DuckDBEngine, part: Part, schema: pa.Schema, block: _
             out.write(block.waiting)
         block.waiting.clear()
         source = Source(str(path), shown="a part of the log")
-        staged = stage(Workshop(connection, scratch), replace(part, layout=layout, sources=[source]))
+        staged = stage(Parser(connection, scratch), replace(part, layout=layout, sources=[source]))
     for problem in staged.tally.problems():
         rows, places = block.problems.get(problem.reason, (0, []))
         places += [block.lines + int(place.rpartition(":")[2]) for place in problem.first]

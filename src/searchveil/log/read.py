@@ -1,61 +1,141 @@
 """From files to a SearchLog: find the files, tell their format, parse once, say what could not be read."""
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 import ibis.expr.types as ir
+import pyarrow as pa
 
 from searchveil.engine import Engine, open_engine
 from searchveil.errors import InputError, printable, setting
+from searchveil.log.listed import Columns, asked_of
 from searchveil.log.normalize import USUAL, Normalization
 from searchveil.log.readers import READERS, Reader, Request
 from searchveil.log.readers.base import wrong_option
-from searchveil.log.readers.parquet import read_parquet
-from searchveil.log.readers.source import Source, find_sources
-from searchveil.log.readers.staging import Parsed, Remarks, Workshop
+from searchveil.log.readers.parquet import read_parquet, read_table
+from searchveil.log.readers.source import Source, find_sources, named_paths
+from searchveil.log.readers.staging import Parsed, Parser, Remarks
 from searchveil.log.schema import COLUMNS, SearchLog
+from searchveil.log.unpack import Unpacked, unpack
 from searchveil.scratch import Scratch
 
 if TYPE_CHECKING:
     from searchveil.engine.spark import SparkEngine
 
 
+@runtime_checkable
+class Tabular(Protocol):
+    """Whatever streams itself as Arrow."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> object: ...
+
+
 def read_log(
-    paths: str | Path | Sequence[str | Path],
+    paths: str | Path | Sequence[str | Path] | Tabular,
     *,
     format: str = "auto",
     engine: Engine | None = None,
-    columns: Mapping[str, str] | None = None,
+    columns: Columns = None,
     strict: bool = False,
     normalization: Normalization = USUAL,
     options: Mapping[str, str] | None = None,
+    skip_lines: int = 0,
 ) -> SearchLog:
-    """Read a search log from one or more files or globs.
+    """Read a search log from files, folders and globs, or from a table in memory.
 
-    `columns` says which column of a CSV, TSV, JSON lines or Parquet file is our user, query, time, rank or url.
-    `options` are those of the format (docs/formats.md). With `strict` any bad row is an error; otherwise bad rows are
-    in `problems` of the log.
+    A table is a DataFrame of pandas or Polars, an Arrow table, a relation of DuckDB or a table of ibis: whatever can
+    be streamed as Arrow. `columns` says which column of a CSV, TSV, JSON lines or Parquet file or of a table is our
+    user, query, time, rank or url; as a list, it names the columns of a text without a header, `-` those to pass over.
+    `options` are those of the format (docs/formats.md). `skip_lines` is how many lines stand before the log in each
+    file. With `strict` any bad row is an error; otherwise bad rows are in `problems` of the log.
+
+    >>> found = sv.read_log(pa.table({"user": ["ann", "bob"], "query": ["weather", "news"]}))
+    >>> found.users, found.rows
+    (2, 2)
     """
-    sources = find_sources(paths)
+    if isinstance(paths, Tabular):
+        return _read_table(paths, engine or open_engine(), columns, strict, normalization)
     on_spark = engine is not None and engine.name == "spark"
-    if on_spark:
-        from searchveil.log.on_spark import look_into
-
-        sources = look_into(cast("SparkEngine", engine), sources)
-    reader, declared = _reader_for(sources, format)
-    request = Request(sources, columns or {}, options or {})
-    _check_request(reader, request, on_spark)
-    engine = engine or open_engine()
-    if reader.parse is None:
-        table, remarks = read_parquet(engine, request)
-    else:
-        table, remarks = _parse_into(engine, reader, request)
-    guessed = [] if declared else [f"the format {reader.name}, told from the first rows"]
-    public = (*guessed, *remarks.taken_as_public)
-    log = SearchLog(table, engine, normalization, remarks.problems, _called(sources), remarks.unit, public)
-    _refuse_if_wanting(log, strict)
+    with Scratch() as scratch:
+        unpacked = unpack(named_paths(paths), scratch, skip_lines=skip_lines, may_copy=not on_spark)
+        sources = _sources_of(unpacked, engine if on_spark else None)
+        asked = asked_of(sources, columns, format, options or {})
+        reader, declared = _reader_for(sources, asked.format)
+        request = Request(sources, asked.columns, asked.options)
+        _check_request(reader, request, on_spark)
+        engine = engine or open_engine()
+        if reader.parse is None:
+            table, remarks = read_parquet(engine, request)
+        else:
+            table, remarks = _parse_into(engine, reader, request)
+    guessed = [] if declared else [f"the format {reader.name}, inferred from the first rows"]
+    public = (*unpacked.taken_as_public, *guessed, *asked.taken_as_public, *remarks.taken_as_public)
+    log = SearchLog(
+        table,
+        engine,
+        normalization,
+        remarks.problems,
+        _called([unpacked.called.get(source.path, source.path) for source in sources]),
+        remarks.unit,
+        format=reader.name,
+        names=remarks.names,
+        taken_as_public=public,
+    )
+    _refuse_flawed_or_empty(log, strict)
     return log
+
+
+def _sources_of(unpacked: Unpacked, spark: Engine | None) -> list[Source]:
+    """The files under the names that people know; text on a cluster is looked into by its workers."""
+    sources = [
+        replace(source, shown=printable(unpacked.called.get(source.path, source.shown)))
+        for source in find_sources(unpacked.paths)
+    ]
+    if spark is None:
+        return sources
+    from searchveil.log.on_spark import look_into
+
+    return look_into(cast("SparkEngine", spark), sources)
+
+
+def _read_table(
+    given: Tabular, engine: Engine, columns: Columns, strict: bool, normalization: Normalization
+) -> SearchLog:
+    if columns is not None and not isinstance(columns, Mapping):
+        raise InputError("a table has names of its own", parameter="columns", instead="say user=NAME, query=NAME, …")
+    where = "the table"
+    try:
+        loaded = engine.load(_plain(pa.RecordBatchReader.from_stream(given).read_all()))
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError) as problem:
+        raise InputError(f"{where} cannot be read ({type(problem).__name__})") from problem
+    table, remarks = read_table(engine, loaded, columns or {}, where)
+    log = SearchLog(
+        table,
+        engine,
+        normalization,
+        remarks.problems,
+        where,
+        remarks.unit,
+        format="table",
+        names=remarks.names,
+        taken_as_public=remarks.taken_as_public,
+    )
+    _refuse_flawed_or_empty(log, strict)
+    return log
+
+
+def _plain(table: pa.Table) -> pa.Table:
+    """With types that every engine knows: categories and views become the texts that they stand for."""
+
+    def plain(kind: pa.DataType) -> pa.DataType:
+        if pa.types.is_dictionary(kind):
+            return plain(kind.value_type)
+        texts = (pa.types.is_large_string, pa.types.is_string_view)
+        return pa.string() if any(is_such(kind) for is_such in texts) else kind
+
+    return table.cast(pa.schema([pa.field(one.name, plain(one.type)) for one in table.schema]))
 
 
 def _reader_for(sources: Sequence[Source], format: str) -> tuple[Reader, bool]:
@@ -108,20 +188,36 @@ def _check_request(reader: Reader, request: Request, on_spark: bool) -> None:
             known = ", ".join(reader.options) or "none"
             raise wrong_option(option, value, f"{reader.name} has no such option; it has {known}")
     for source in request.sources:
-        if reader.parse is None and (source.gzipped or (source.head and not source.head.startswith(b"PAR1"))):
-            raise InputError(
-                f"{source.path}: is not a Parquet file",
-                parameter="format",
-                instead="type another " + setting("format") + f", one of {', '.join(READERS)}",
-            )
-        if Path(source.path).is_dir() and (reader.parse is not None or not any(Path(source.path).rglob("*.parquet"))):
-            raise InputError(f"{source.path}: is a folder; name the files in it, for example '{source.path}/*'")
-        if reader.parse is not None and "://" in source.path and not on_spark:
-            raise InputError(
-                f"{source.path}: only Spark reads text from afar",
-                parameter="engine",
-                instead="add " + setting("engine", "spark") + ", or copy it here",
-            )
+        if reader.parse is None:
+            _check_parquet(source)
+        else:
+            _check_text(source, on_spark)
+
+
+def _check_parquet(source: Source) -> None:
+    if source.gzipped or (source.head and not source.head.startswith(b"PAR1")):
+        raise InputError(
+            f"{source.path}: is not a Parquet file",
+            parameter="format",
+            instead="type another " + setting("format") + f", one of {', '.join(READERS)}",
+        )
+    if Path(source.path).is_dir() and not any(Path(source.path).rglob("*.parquet")):
+        raise _folder(source)
+
+
+def _check_text(source: Source, on_spark: bool) -> None:
+    if Path(source.path).is_dir():
+        raise _folder(source)
+    if "://" in source.path and not on_spark:
+        raise InputError(
+            f"{source.path}: only Spark reads text from afar",
+            parameter="engine",
+            instead="add " + setting("engine", "spark") + ", or copy it here",
+        )
+
+
+def _folder(source: Source) -> InputError:
+    return InputError(f"{source.path}: is a folder; name the files in it, for example '{source.path}/*'")
 
 
 def _parse_into(engine: Engine, reader: Reader, request: Request) -> tuple[ir.Table, Remarks]:
@@ -144,15 +240,15 @@ def _parse(engine: Any, reader: Reader, request: Request) -> Parsed:
     with Scratch() as scratch:
         connection = engine.connection.con
         connection.execute("set timezone = 'UTC'")  # times without an offset are taken as they are written
-        return reader.parse(Workshop(connection, scratch), request)
+        return reader.parse(Parser(connection, scratch), request)
 
 
-def _called(sources: Sequence[Source]) -> str:
-    more = len(sources) - 1
-    return printable(sources[0].path) + (f" and {more} more file{'s' if more > 1 else ''}" if more else "")
+def _called(paths: Sequence[str]) -> str:
+    more = len(paths) - 1
+    return printable(paths[0]) + (f" and {more} more file{'s' if more > 1 else ''}" if more else "")
 
 
-def _refuse_if_wanting(log: SearchLog, strict: bool) -> None:
+def _refuse_flawed_or_empty(log: SearchLog, strict: bool) -> None:
     described = "; ".join(map(str, log.problems))
     if strict and log.problems:
         instead = "correct them, or leave out " + setting("strict")

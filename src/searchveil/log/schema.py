@@ -1,5 +1,6 @@
 """The one shape every reader produces and every mechanism takes."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import datetime
 from functools import cached_property
@@ -41,8 +42,11 @@ class SearchLog:
     32-bit integer. Rows that are otherwise are not in it: they are in `problems`.
 
     Which rows a user has must be a matter of her own rows alone. `unit` says what a user of this log really is;
-    `taken_as_public` names each choice about the reading that was told from rows, not by the caller or a header: there
-    one user's rows could decide how another's are read.
+    `taken_as_public` names each choice about the reading that was inferred from rows, not made by the caller or by a
+    header: there one user's rows could decide how another's are read.
+
+    >>> log.users, log.rows, log.table.columns
+    (20, 40, ('user', 'query', 'time'))
     """
 
     table: ir.Table
@@ -51,7 +55,9 @@ class SearchLog:
     problems: tuple[Problem, ...] = ()
     source: str = "a table"
     unit: str = "user"  # or "session", "visit", "cookie", "device": one noun
-    taken_as_public: tuple[str, ...] = ()  # parts of a sentence: "the encoding gbk, told from the first rows"
+    format: str = ""  # the reader's name, of a log that was read from files
+    names: Mapping[str, str] = field(default_factory=dict)  # our columns -> what the files call them
+    taken_as_public: tuple[str, ...] = ()  # parts of a sentence: "the encoding gbk, inferred from the first rows"
 
     def __post_init__(self) -> None:
         for column in ("user", "query"):

@@ -15,7 +15,9 @@ WARNING = "private figures for the log's owner; no guarantee covers them, do not
 @dataclass(frozen=True)
 class LogSummary:
     source: str
+    format: str
     columns: tuple[str, ...]
+    column_names: dict[str, str]  # what the files call them, where they have names of their own
     unit: str  # what a user of this log really is
     rows: int
     users: int
@@ -53,7 +55,9 @@ def summarize(log: SearchLog, gap_minutes: float = GAP_MINUTES) -> LogSummary:
     span = engine.fetch(table.agg(first=table.time.min(), last=table.time.max())).to_pylist()[0] if timed else {}
     return LogSummary(
         source=log.source,
+        format=log.format,
         columns=tuple(table.columns),
+        column_names=dict(log.names),
         unit=log.unit,
         rows=int(figures["rows"]),
         users=int(figures["users"]),

@@ -1,47 +1,16 @@
 """Concave objectives as linear programs: each pair's count in pieces, every next one worth less than the one before.
 
-Exact where the objective is made of lines (size, frequent). Where it bends everywhere (KL, as in the appendix of the
-paper; diversity) chords stand in for it, from below, and how far below is known: a cross-check of the concave solver.
+Exact where the objective is made of lines (size, frequent).
 """
 
-from dataclasses import dataclass
 from itertools import pairwise
-from math import ceil, log, log1p
 from typing import Any
 
 import numpy as np
 
 from searchveil.optimize import highs
-from searchveil.optimize.first_order import Packing
 from searchveil.optimize.objectives import Objective
-from searchveil.optimize.program import ClickCounts, Reals, Sampler
-
-
-@dataclass(frozen=True)
-class Piecewise:
-    """The optimum with chords in place of the objective. The true one is at least that, and at most `error` above."""
-
-    x: Reals
-    objective: float
-    error: float
-
-
-def piecewise(
-    counts: ClickCounts,
-    sampler: Sampler,
-    objective: Objective,
-    b: float,
-    *,
-    total: float | None = None,
-    ratio: float = 1.1,
-) -> Piecewise:
-    """Chords between the counts where 1 + x has grown by the ratio, so that a logarithm rises by as much on each."""
-    exposure = counts.exposure(sampler)
-    most = Packing.of(exposure, b).most
-    steps = ceil(log1p(most.max(initial=0)) / log(ratio))
-    points = [np.minimum(ratio**step - 1, most) for step in range(1, steps)]
-    x, value, _ = by_pieces(exposure, b, objective, most, points, total)
-    return Piecewise(x, value, _error(objective, most, points))
+from searchveil.optimize.program import Reals
 
 
 def by_pieces(
@@ -65,14 +34,3 @@ def by_pieces(
 def _slopes(objective: Objective, left: Reals, right: Reals) -> Reals:
     width = np.where(right > left, right - left, 1)
     return (objective.values(right) - objective.values(left)) / width
-
-
-def _error(objective: Objective, most: Reals, points: list[Reals]) -> float:
-    """Summed over pairs, the largest distance between curve and chord: where the curve is as steep as the chord."""
-    worst = np.zeros_like(most)
-    for left, right in pairwise([np.zeros_like(most), *points, most]):
-        slope = _slopes(objective, left, right)
-        steepest = objective.best_response(slope, most)
-        above = objective.values(steepest) - objective.values(left) - slope * (steepest - left)
-        worst = np.where(right > left, np.maximum(worst, above), worst)
-    return float(worst.sum())

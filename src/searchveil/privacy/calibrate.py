@@ -1,4 +1,4 @@
-"""Formulas that tie parameters to promises, both ways. docs/guarantees.md proves them; they look at no data.
+"""Formulas that tie parameters to promises, both ways. docs/guarantees/ proves them; they look at no data.
 
 Words: `per_user` = m items a user may keep, `scale` = λ of discrete Laplace noise, p = e^(-1/λ); "publish iff noisy
 ≥ T". Whatever decides a promise is evaluated in interval arithmetic and rounded to the safe side.
@@ -127,11 +127,6 @@ def approximate_threshold(scale: float, delta: float, per_user: int, first_thres
 # --- ZEALOUS as published ---
 
 
-def probabilistic_delta(scale: float, per_user: int, users: int, threshold: float, first_threshold: int = 1) -> float:
-    """Theorem 3 of Götz et al. with continuous noise and "noisy > τ'": the δ of their Table 1."""
-    return users * per_user / (2 * first_threshold) * exp((first_threshold - threshold) / scale)
-
-
 def probabilistic_threshold_continuous(
     scale: float, delta: float, per_user: int, users: int, first_threshold: int
 ) -> float:
@@ -175,56 +170,25 @@ def best_first_threshold(scale: float, delta: float, per_user: int, users: int) 
     return first, threshold
 
 
-def indistinguishable_delta(scale: float, per_user: int, threshold: float) -> float:
-    """Theorem 2 with erratum Z1 (the form that reproduces Table 1), for "noisy > τ'"."""
-    return per_user / 2 * exp((per_user - threshold) / scale)
-
-
-def indistinguishable_threshold_continuous(scale: float, delta: float, per_user: int) -> float:
+def published_threshold(scale: float, delta: float, per_user: int) -> float:
+    """τ' of Theorem 2 of Götz et al. (erratum Z1) and K of Korolova et al.: δ = (d/2)·e^((d−K)/b), continuous noise."""
     return per_user - scale * log(2 * delta / per_user)
 
 
 def indistinguishable_threshold(scale: float, delta: float, per_user: int) -> int:
     """T = ⌊τ'⌋ + 1 of Theorem 2, raised where rounding τ' down would let the exact δ pass the bound."""
-    threshold = max(1, floor(indistinguishable_threshold_continuous(scale, delta, per_user)) + 1)
+    threshold = max(1, floor(published_threshold(scale, delta, per_user)) + 1)
     while approximate_delta(scale, per_user, threshold) > delta:
         threshold += 1
     return threshold
 
 
-def impossibility_domain(
-    users: int, per_user: int, epsilon: float, upper: float, lower: float, accuracy: float
-) -> float:
-    """Theorem 1 with erratum Z2: the smallest domain over which no ε-DP histogram is accurate.
-
-    `upper` = τ+ξ, `lower` = τ−ξ, `accuracy` = c.
-    """
-    return users * per_user * (2 * exp(epsilon * upper) / (accuracy * upper) + 1 / (lower + 1))
-
-
 # --- Korolova et al. ---
 
 
-def korolova_alpha(selection_scale: float, threshold: float) -> float:
-    return max(exp(1 / selection_scale), 1 + 1 / (2 * exp((threshold - 1) / selection_scale) - 1))
-
-
-def korolova_epsilon(
-    queries: int, clicks: int, selection_scale: float, threshold: float, count_scale: float, click_scale: float | None
-) -> float:
-    """ε as published: d ln α + d/b_q + c/b_c."""
-    published = queries * log(korolova_alpha(selection_scale, threshold)) + queries / count_scale
-    return published + (clicks / click_scale if click_scale else 0.0)
-
-
-def korolova_delta(selection_scale: float, queries: int, threshold: float) -> float:
-    """δ as published: (d/2)·e^((d−K)/b)."""
-    return queries / 2 * exp((queries - threshold) / selection_scale)
-
-
-def korolova_threshold(selection_epsilon: float, delta: float, queries: int) -> float:
-    """K as published, for a selection budget ε at b = d/ε."""
-    return queries * (1 - log(2 * delta / queries) / selection_epsilon)
+def turning_point(scale: float) -> float:
+    """K from which a higher threshold no longer lowers the published ε: the larger part of α is then e^(1/b)."""
+    return 1 - scale * log(2 * (1 - exp(-1 / scale)))
 
 
 def occurrences_delta(scale: float, per_user: int, threshold: int) -> float:

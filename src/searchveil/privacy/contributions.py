@@ -1,4 +1,4 @@
-"""How many users hold each item, when each user's part is bounded. The bound is enforced here, in the data path."""
+"""How much one user may contribute: the bound is enforced here, in the data path."""
 
 from collections.abc import Sequence
 
@@ -24,8 +24,3 @@ def first_of_each_user(rows: ir.Table, order: Sequence[str], per_user: int) -> i
     place = ibis.row_number().over(ibis.window(group_by="user", order_by=list(order)))
     placed = rows.mutate(_place=place)
     return placed.filter(placed["_place"] < per_user).drop("_place")
-
-
-def count_users(kept: ir.Table, columns: Sequence[str]) -> ir.Table:
-    """How many users keep each item; `kept` holds a user's item once."""
-    return kept.group_by(list(columns)).agg(count=kept.count())

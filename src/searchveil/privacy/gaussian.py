@@ -49,7 +49,9 @@ class GaussianAccount:
 
     def measure(self, totals: Integers, *, squared_length: int, share: Fraction, source: Source) -> Integers:
         """The totals of one measurement with noise, where they are all here."""
-        return totals + self.spend(squared_length=squared_length, share=share).sample(len(totals), source)
+        noisy = self.spend(squared_length=squared_length, share=share).sample(len(totals), source)
+        noisy += totals  # in place: there may be ten million
+        return noisy
 
 
 def delta_of(sigma: float, epsilon: float) -> float:

@@ -12,7 +12,7 @@ from searchveil.privacy.rounding import at_most
 Notion = Literal["approximate", "probabilistic", "indistinguishable", "sampling-step", "conditional", "none"]
 Neighbours = Literal["add-remove", "replace-one"]
 Relation = Literal["add-remove", "replace-one", "remove"]
-Unit = Literal["user", "session", "visit", "cookie", "device", "user-day"]
+Unit = Literal["user", "session", "visit", "cookie", "device", "user-day", "address-and-agent"]
 # Who holds searches in the clear: the publisher all of them, each of several parties those of its own users, a server
 # those that many people share, or nobody.
 Trust = Literal["central", "parties", "server", "nobody"]
@@ -37,10 +37,13 @@ TRUST_IN_WORDS: dict[Trust, str] = {
 
 @dataclass(frozen=True)
 class Guarantee:
-    """What holds for the code as written; `proof` names the section of docs/guarantees.md.
+    """What holds for the code as written; `proof` names the page or section of docs/guarantees/.
 
     A notion, unit, relation or trust model that is not known is refused, and so are numbers out of range: ε is finite,
     except that "none" has ε = ∞ and δ = 1. Any notion with δ = 1 promises nothing, and is not private.
+
+    >>> print(sv.Guarantee("approximate", 1.0, 1e-6, proof="docs/guarantees/zealous.md"))
+    The release is (1, 1e-06)-differentially private: adding or removing one user's whole history changes ...
     """
 
     notion: Notion

@@ -133,6 +133,17 @@ class Spent:
         """μ and the δ outside of it; releases without a μ of their own are given one."""
         return gaussian(entry.cost for entry in self.entries)
 
+    @property
+    def left(self) -> str:
+        """What the next release may cost, rounded down; by the rule of this account."""
+        if self.composition == "gaussian":
+            mu, delta = _gaussian_left(self.budget_epsilon, self.budget_delta, self.gaussian)
+            return f"μ ≤ {at_least(mu, 5)}, δ outside ≤ {at_least(delta)}"
+        spent = basic(entry.cost for entry in self.entries)
+        epsilon, delta = decimal(self.budget_epsilon) - spent.epsilon, decimal(self.budget_delta) - spent.delta
+        left = _pair(Cost(max(Fraction(0), epsilon), max(Fraction(0), delta)), at_least, "≤")
+        return f"{left}, and more as far as the optimal composition admits" if self.composition == "pld" else left
+
     def to_json(self) -> dict[str, Any]:
         best, noise = self.best_epsilon, self.gaussian
         at_budget = noise.epsilon_at(self.budget_delta)
@@ -144,6 +155,7 @@ class Spent:
                 "composition": self.composition,
                 "rule": COMPOSITION_IN_WORDS[self.composition],
             },
+            "left": self.left,
             "spent": {
                 "basic": {
                     "epsilon": self.basic_epsilon,
@@ -169,7 +181,13 @@ class Spent:
 
 @dataclass(frozen=True)
 class Ledger:
-    """The account of one log. Opened per operation, so it may be shared by threads and by processes."""
+    """The account of one log. Opened per operation, so it may be shared by threads and by processes.
+
+    >>> ledger = sv.Ledger.open(folder / "account.sqlite", budget_epsilon=1.5, budget_delta=1e-5)
+    >>> release = sv.Zealous(epsilon=1, delta=1e-6).release(log, ledger=ledger)
+    >>> ledger.spent().left
+    'ε ≤ 0.5, δ ≤ 9e-06'
+    """
 
     path: Path
     budget_epsilon: float
@@ -361,8 +379,8 @@ class Ledger:
 
         Not a secret: it must not be shown. A mistake is to be found, not a forgery.
         """
-        told = json.dumps(_told(log), ensure_ascii=False)
-        return hmac.new(bytes.fromhex(self.key), told.encode(errors="surrogatepass"), hashlib.sha256).hexdigest()
+        seen = json.dumps(_characteristics(log), ensure_ascii=False)
+        return hmac.new(bytes.fromhex(self.key), seen.encode(errors="surrogatepass"), hashlib.sha256).hexdigest()
 
     def _fits(self, counted: list[Guarantee]) -> bool:
         total = basic(counted)
@@ -396,13 +414,13 @@ class Ledger:
     def _gaussian_refusal(self, cost: GaussianCost, spent: GaussianCost, releases: int) -> BudgetRefused:
         half = decimal(self.budget_delta) / 2
         most = 1 / sigma_for(self.budget_epsilon, float(half))
-        left = sqrt(max(0.0, most**2 - float(spent.squared_mu)))
+        left, left_outside = _gaussian_left(self.budget_epsilon, self.budget_delta, spent)
         times = f"{releases} release" + "s" * (releases != 1)
         return BudgetRefused(
             f"budget refused: asked μ = {at_most(cost.mu)}, δ outside = {at_most(cost.delta)}; already spent "
             f"μ = {at_most(spent.mu)}, δ outside = {at_most(spent.delta)} in {times}; "
             f"budget μ = {at_least(most)}, δ outside = {at_least(half)}; still fits: μ ≤ {at_least(left, 5)}, "
-            f"δ outside ≤ {at_least(max(Fraction(0), half - spent.delta))}"
+            f"δ outside ≤ {at_least(left_outside)}"
         )
 
     def _largest_epsilon(self, cost: Guarantee, counted: list[Guarantee]) -> Fraction:
@@ -582,7 +600,7 @@ def _is_cost(number: Any) -> bool:
     return isinstance(number, int | float) and 0 <= number < inf
 
 
-def _told(log: SearchLog) -> dict[str, str]:
+def _characteristics(log: SearchLog) -> dict[str, str]:
     """By one pass over the columns that every log has. The same of the same rows, in any order."""
     user, query = log.table["user"], log.table["query"]
     found = log.engine.fetch(
@@ -617,6 +635,13 @@ def _check_gaussian(delta: float, composition: Composition | None) -> None:
     if composition == "gaussian" and not delta:
         said = setting("composition", composition, of="ledger") + " needs a " + setting("budget_delta") + " above 0"
         raise InputError(said, parameter="budget_delta", value=delta, instead="try 1e-6")
+
+
+def _gaussian_left(budget_epsilon: float, budget_delta: float, spent: GaussianCost) -> tuple[float, Fraction]:
+    """The μ and the δ outside that still fit, each under its own half of the budget's δ."""
+    half = decimal(budget_delta) / 2
+    most = 1 / sigma_for(budget_epsilon, float(half))
+    return sqrt(max(0.0, most**2 - float(spent.squared_mu))), max(Fraction(0), half - spent.delta)
 
 
 def _pair(cost: Cost, rounded: Callable[[Fraction], str], relation: str = "=") -> str:

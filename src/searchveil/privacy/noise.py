@@ -8,10 +8,11 @@ every draw and the rare rest is decided by more bits at more precision: the dist
 import os
 from abc import ABC, abstractmethod
 from bisect import bisect_right
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from itertools import count
 from typing import Any
 
 import mpmath
@@ -22,6 +23,7 @@ from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR, ECB
 from scipy.special import ndtri
 
+from searchveil.cores import on_all_cores
 from searchveil.privacy import normal
 from searchveil.privacy.intervals import context, exactly, scaled
 
@@ -116,6 +118,10 @@ class Streams:
         blocks = np.zeros((len(numbers), 2), ">u8")
         blocks[:, 0] = numbers
         return np.frombuffer(self._blocks.encryptor().update(blocks.tobytes()), np.uint64)[::2]
+
+    def of(self, number: int) -> Source:
+        """A number's stream."""
+        return Source(self._key, first_block=number << 64)
 
     def rest(self, number: int) -> Source:
         """A number's stream after its first block."""
@@ -264,19 +270,31 @@ class Poisson(Distribution):
 
     @lru_cache(maxsize=8)  # noqa: B019
     def bounds(self, bits: int) -> tuple[int, list[int], list[int]]:
-        working = bits + _GUARD_BITS
+        return bounds_from_zero(self._probabilities, bits)
+
+    def _probabilities(self, working: int) -> Iterator[tuple[int, int]]:
         iv = context(working + 32)
         low, high = scaled(iv.exp(-iv.mpf(self.mean)), working)
         times, over = self.mean.as_integer_ratio()
-        lower: list[int] = []
-        upper: list[int] = []
-        below_low = below_high = 0
-        while not upper or upper[-1] < 1 << bits:
-            below_low, below_high = below_low + low, below_high + high
-            lower.append(below_low >> _GUARD_BITS)
-            upper.append(min(1 << bits, (below_high >> _GUARD_BITS) + 1))
-            low, high = low * times // (over * len(lower)), -(-high * times // (over * len(lower)))
-        return 0, lower, upper
+        for j in count(1):
+            yield low, high
+            low, high = low * times // (over * j), -(-high * times // (over * j))
+
+
+def bounds_from_zero(
+    probabilities: Callable[[int], Iterator[tuple[int, int]]], bits: int
+) -> tuple[int, list[int], list[int]]:
+    """The `bounds` of a distribution on 0, 1, …, from bounds of its probabilities in units of 2^-working."""
+    lower: list[int] = []
+    upper: list[int] = []
+    below_low = below_high = 0
+    for low, high in probabilities(bits + _GUARD_BITS):
+        below_low, below_high = below_low + low, below_high + high
+        lower.append(below_low >> _GUARD_BITS)
+        upper.append(min(1 << bits, (below_high >> _GUARD_BITS) + 1))
+        if upper[-1] == 1 << bits:
+            break
+    return 0, lower, upper
 
 
 _ARRIVALS_IN_A_UNIT = Poisson(1.0)
@@ -298,40 +316,6 @@ def poisson_arrivals(weights: Integers, unit: int, source: Source) -> Integers:
 
 
 @dataclass(frozen=True)
-class DiscreteGaussian(Distribution):
-    """P(X = t) proportional to exp(-t²/(2 sigma²))."""
-
-    sigma: float
-
-    @lru_cache(maxsize=8)  # noqa: B019
-    def bounds(self, bits: int) -> tuple[int, list[int], list[int]]:
-        working = bits + _GUARD_BITS
-        iv = context(working + 32)
-        g = iv.exp(-1 / (2 * iv.mpf(self.sigma) ** 2))
-        step = scaled(g, working)
-        square = scaled(g * g, working)
-        # The weights w_t = g^(t²) follow w_(t+1) = w_t·g^(2t+1); what lies beyond the first negligible one is bounded.
-        weight = (1 << working, 1 << working)
-        weights: list[tuple[int, int]] = []
-        while not weights or weights[-1][0] >> (_GUARD_BITS // 2):
-            weights.append(weight)
-            weight = _times(weight, step, working)
-            step = _times(step, square, working)
-        # Σ over t beyond the last ≤ w/(1 − ratio), and the ratio of neighbours only falls.
-        remainder = (weight[1] << working) // ((1 << working) - step[1]) + 1
-        positive = weights[1:]
-        total_low = weights[0][0] + 2 * sum(w[0] for w in positive)
-        total_high = weights[0][1] + 2 * (sum(w[1] for w in positive) + remainder)
-        lower, upper = [], []
-        below_low, below_high = 0, remainder
-        for low, high in [*reversed(positive), *weights]:
-            below_low, below_high = below_low + low, below_high + high
-            lower.append((below_low << bits) // total_high)
-            upper.append(min(1 << bits, -((-below_high << bits) // total_low)))
-        return -len(positive), lower, upper
-
-
-@dataclass(frozen=True)
 class RoundedGaussian:
     """A normal variable of mean 0 rounded to the nearest integer (a half is rounded up); the variance is exact.
 
@@ -344,11 +328,21 @@ class RoundedGaussian:
     variance: Fraction
 
     def sample(self, n: int, source: Source) -> Integers:
-        """n independent draws."""
-        drawn = np.empty(n, np.int64)
-        for start in range(0, n, _CHUNK // 4):  # the working arrays stay in the cache
-            part = drawn[start : start + _CHUNK // 4]
-            part[:] = self._draw(source.words(len(part)), lambda _: source)
+        """n independent draws. Many of them are drawn in parts, each from a stream of its own, on all cores.
+
+        The parts do not depend on the number of cores, so neither do the draws.
+        """
+        size = _CHUNK // 4  # the working arrays stay in the cache
+        if n <= size:
+            return self._draw(source.words(n), lambda _: source)
+        drawn, streams = np.empty(n, np.int64), Streams(bytes.fromhex(source.key()))
+        _quantiles()  # made before several want it
+
+        def draw(start: int) -> None:
+            part, own = drawn[start : start + size], streams.of(start)
+            part[:] = self._draw(own.words(len(part)), lambda _: own)
+
+        on_all_cores(draw, range(0, n, size))
         return drawn
 
     def of_each(self, numbers: Integers, streams: Streams) -> Integers:
@@ -477,7 +471,3 @@ def binomial(n: int, probability: Bounds, source: Source) -> int:
             undecided -= ones
         position += 1
     return happened
-
-
-def _times(a: tuple[int, int], b: tuple[int, int], working: int) -> tuple[int, int]:
-    return (a[0] * b[0]) >> working, ((a[1] * b[1]) >> working) + 1

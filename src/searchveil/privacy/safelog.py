@@ -24,11 +24,6 @@ def click_epsilon(queries: int, clicks: int, scale: float, threshold: float, cov
     return queries * log(alpha(scale, threshold, coverage)) + (queries + clicks) / scale
 
 
-def turning_point(scale: float) -> float:
-    """K(b) from which a higher threshold no longer lowers the paper's ε (at p_g = 1)."""
-    return 1 - scale * log(2 * (1 - exp(-1 / scale)))
-
-
 def scale_with_transitions(epsilon: float, queries: int) -> float:
     """b of Table 3.10, whose ε column is (4 q_f − 1)/b: queries twice, clicks, and q_f − 1 transitions."""
     return (4 * queries - 1) / epsilon

@@ -1,7 +1,7 @@
 """Sample and threshold: what a count promises when users take part by a coin and small groups stay closed.
 
 Each of a user's at most d items is sent with probability p, and the number of senders is published where it is at least
-τ (after Bharadwaj & Cormode 2022). Nobody adds noise. docs/guarantees.md#crowd-st_u proves what is computed here.
+τ (after Bharadwaj & Cormode 2022). Nobody adds noise. docs/guarantees/crowd.md#st_u proves what is computed here.
 """
 
 from fractions import Fraction

@@ -2,7 +2,7 @@
 
 import ast
 from collections.abc import Mapping
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, cast
 
 from searchveil.errors import InputError, setting, settings
@@ -12,6 +12,8 @@ if TYPE_CHECKING:
 
 METHODS = {
     "weighted": "searchveil.publish.weighted:Weighted",
+    "votes": "searchveil.publish.votes:Votes",
+    "synthetic": "searchveil.publish.synthetic.mechanism:Synthetic",
     "zealous": "searchveil.publish.zealous:Zealous",
     "korolova": "searchveil.publish.korolova:Korolova",
     "safelog-click": "searchveil.publish.safelog_click:SafeLogClick",
@@ -29,8 +31,7 @@ DEFAULT_METHOD = "weighted"
 def method_named(name: str) -> "type[Mechanism]":
     if name not in METHODS:
         raise InputError(f"no method '{name}'; there are {', '.join(METHODS)}", parameter="method", value=name)
-    module, _, class_name = METHODS[name].partition(":")
-    return cast("type[Mechanism]", getattr(import_module(module), class_name))
+    return cast("type[Mechanism]", resolve_name(METHODS[name]))
 
 
 def build(name: str, given: Mapping[str, Any]) -> "Mechanism":
@@ -62,7 +63,11 @@ def no_such_parameter(name: str, parameter: str, others: "list[str] | None" = No
 
 
 def method(text: str) -> "Mechanism":
-    """The mechanism whose text form this is, as in `zealous(epsilon=1, delta=1e-06)`."""
+    """The mechanism whose text form this is, as in `zealous(epsilon=1, delta=1e-06)`.
+
+    >>> sv.method("zealous(epsilon=1, delta=1e-06)").per_user
+    5
+    """
     name, opened, _ = text.strip().partition("(")
     try:
         call = ast.parse(text.strip().replace(name, "_", 1) if opened else "_()", mode="eval").body

@@ -1,11 +1,24 @@
 """Noisy counts over a public list of candidates: the domain is known, so no threshold is needed and ε is pure."""
 
+from collections.abc import Sequence
+
 import ibis.expr.types as ir
 import numpy as np
 import pyarrow as pa
 
 from searchveil.engine import Engine
+from searchveil.items.item import normalize_query
+from searchveil.log import SearchLog
 from searchveil.privacy.noise import DiscreteLaplace, Source
+
+
+def public_candidates(listed: pa.Table, columns: Sequence[str], log: SearchLog) -> ir.Table:
+    """The different candidates of a public table, with queries in the log's normal form."""
+    texts = listed.select(list(columns)).cast(pa.schema(dict.fromkeys(columns, pa.string())))
+    public = normalize_query(log.engine.load(texts), log.normalization)
+    if "next" in columns:
+        public = public.mutate(next=log.normalization.apply(public["next"]))
+    return public.distinct()
 
 
 def noisy_candidates(

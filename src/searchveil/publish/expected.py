@@ -1,6 +1,7 @@
 """What a method is expected to publish, from a public guess at the log: no log is read, so nothing is paid.
 
-ZEALOUS is worked out. Weighted selection, whose rounds depend on each other, is tried on a log drawn from the guess.
+ZEALOUS is worked out. Weighted selection, whose rounds depend on each other, and votes are tried on a log drawn from
+the guess.
 """
 
 from dataclasses import dataclass, replace
@@ -14,13 +15,16 @@ from searchveil.privacy.calibrate import Assumption
 from searchveil.privacy.gaussian import GaussianAccount
 from searchveil.privacy.noise import Integers, Source
 from searchveil.publish.mechanism import Mechanism
+from searchveil.publish.plan import VoteSelection
 from searchveil.publish.priorities import Policy
-from searchveil.publish.rounds import Holdings, select
+from searchveil.publish.rounds import MOST_ITEMS, Holdings, select
+from searchveil.publish.votes import Votes, elected
 from searchveil.publish.weighted import Calibration, Weighted
 from searchveil.publish.zealous import Zealous
 
 MOST_PAIRS = 1_000_000  # of user and item, in a log that is tried: a second or two
 ENOUGH_NOISE = 3.0  # a standard deviation that many users' weights are still small beside
+FEW_ITEMS = 6  # of a user: votes may publish more than weighted selection
 FEW_PAIRS = 200_000  # in a log that is tried many times
 
 
@@ -31,8 +35,10 @@ def expected_rows(mechanism: Mechanism, assumption: Assumption) -> float:
         return assumption.expected_published(
             chosen.per_user, chosen.noise_scale, chosen.threshold, chosen.first_threshold
         )
+    if isinstance(mechanism, Votes):
+        return _expected(Election.of(mechanism), assumption)
     if not isinstance(mechanism, Weighted):
-        raise InputError(f"what {mechanism.method} publishes is not predicted; weighted and zealous are")
+        raise InputError(f"what {mechanism.method} publishes is not predicted; weighted, votes and zealous are")
     if mechanism.pool is not None:
         raise InputError(
             "a guess cannot know which items a pool holds", parameter="pool", instead="leave out " + setting("pool")
@@ -41,6 +47,10 @@ def expected_rows(mechanism: Mechanism, assumption: Assumption) -> float:
     too_many = assumption.users * assumption.held / MOST_PAIRS
     if too_many > 1:
         rounds = rounds.thinned(min(too_many, rounds.thinner))
+    return _expected(rounds, assumption)
+
+
+def _expected(rounds: "Rounds | Election", assumption: Assumption) -> float:
     users = assumption.users / rounds.one_for
     tried = min(users, MOST_PAIRS / assumption.held)
     rows = _tried(rounds, assumption, ceil(tried))
@@ -52,16 +62,37 @@ def expected_rows(mechanism: Mechanism, assumption: Assumption) -> float:
     return float(np.interp(-enough, -holding, ranks))
 
 
+def other_than(mechanism: Mechanism, assumption: Assumption) -> tuple[Mechanism, float] | None:
+    """Weighted instead of votes or the other way round, where users have few items, and what it would publish."""
+    if assumption.held > FEW_ITEMS:
+        return None
+    other: Mechanism
+    if isinstance(mechanism, Votes):
+        other = Weighted(mechanism.epsilon, mechanism.delta, mechanism.item, mechanism.counts)
+    elif isinstance(mechanism, Weighted) and mechanism.counts in ("users", "none") and mechanism.pool is None:
+        other = Votes(mechanism.epsilon, mechanism.delta, mechanism.item, mechanism.counts)
+        other = replace(other, guide_share=0.0) if assumption.held == 1 else other  # there is nothing to choose
+    else:
+        return None
+    other = replace(other, neighbours=mechanism.neighbours)
+    return other, expected_rows(other, assumption)
+
+
 def needed_users(mechanism: Mechanism, held: int) -> int | None:
     """Of how many users, each with so many items, one must be to come out with probability ½; the others are lone."""
     if isinstance(mechanism, Zealous):
         threshold = mechanism.plan(2).settings.selection.threshold
         return -(-threshold * max(held, mechanism.per_user) // mechanism.per_user)
-    if not isinstance(mechanism, Weighted):
+    rounds: Rounds | Election
+    if isinstance(mechanism, Votes):
+        rounds = Election.of(mechanism)
+        low, high = rounds.selection.threshold / 2, 2.0 * rounds.selection.threshold * held
+    elif isinstance(mechanism, Weighted):
+        rounds = Rounds.of(mechanism)
+        rounds = rounds.thinned(rounds.thinner)
+        low, high = rounds.threshold / 2, 2 * rounds.threshold * sqrt(held)
+    else:
         return None
-    rounds = Rounds.of(mechanism)
-    rounds = rounds.thinned(rounds.thinner)
-    low, high = rounds.threshold / 2, 2 * rounds.threshold * sqrt(held)
     while high - low > max(0.03 * high, 1):
         middle = (low + high) / 2
         low, high = (low, middle) if _comes_out(rounds, round(middle), held) >= 0.5 else (middle, high)
@@ -104,7 +135,23 @@ class Rounds:
         ).items
 
 
-def _tried(rounds: Rounds, assumption: Assumption, users: int) -> int:
+@dataclass(frozen=True)
+class Election:
+    """Votes as they would be cast, on an invented log."""
+
+    selection: VoteSelection
+    one_for: float = 1.0
+    candidates_per_user: int = MOST_ITEMS
+
+    @classmethod
+    def of(cls, asked: Votes) -> "Election":
+        return cls(asked.plan().settings.votes)
+
+    def named(self, holdings: Holdings) -> Integers:
+        return elected(holdings, self.selection, Source(bytes(32)))
+
+
+def _tried(rounds: Rounds | Election, assumption: Assumption, users: int) -> int:
     """Items named of a log that is drawn from the guess."""
     random = np.random.default_rng(1)
     places = random.random(users)
@@ -123,7 +170,7 @@ def _tried(rounds: Rounds, assumption: Assumption, users: int) -> int:
     return len(rounds.named(Holdings((pairs & 0xFFFFFFFF).astype(np.int32), degrees)))
 
 
-def _comes_out(rounds: Rounds, users: int, held: int) -> float:
+def _comes_out(rounds: Rounds | Election, users: int, held: int) -> float:
     """How often an item of so many users is named, each of whom has `held` items and the others alone."""
     copies = min(40, max(5, FEW_PAIRS // (users * held)))
     shared = np.arange(copies * users, dtype=np.int32)

@@ -121,9 +121,13 @@ def _fill(folder: Path, release: Release, format: str) -> None:
     names = ["data", *list(release.tables)[1:]]  # the first table is the data; further ones keep their names
     tables = zip(names, release.tables.values(), strict=True)
     files = tuple(_write_table(folder, name, table, format) for name, table in tables)
+    documents = {name: _json(dict(document)) for name, document in release.documents.items()}
+    for name, text in documents.items():
+        _write_text(folder / f"{name}.json", text)
     described = Description(
         plan=release.plan,
         files=files,
+        documents={f"{name}.json": hashlib.sha256(text.encode()).hexdigest() for name, text in documents.items()},
         date=datetime.now(UTC).date().isoformat(),
         version=version("searchveil"),
         in_ledger=release.entry is not None,
@@ -140,6 +144,7 @@ def _guarantee(release: Description) -> dict[str, Any]:
         "searchveil": release.version,
         "date": release.date,
         "files": {file.name: {"sha256": file.sha256, "rows": file.rows} for file in release.files},
+        **({"documents": dict(release.documents)} if release.documents else {}),
     }
 
 

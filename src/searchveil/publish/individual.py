@@ -2,14 +2,14 @@
 
 First the vocabulary, the pairs of query and url that may come out: named by weighted selection, or public. Then each
 user's clicks on it are drawn by a Poisson process of one rate for everybody, whatever she clicked and however often: it
-alone decides how likely she is to appear. docs/guarantees.md#individual-rates proves what the two promise together.
+alone decides how likely she is to appear. docs/guarantees/individual-rates.md proves what the two promise together.
 """
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from math import expm1
+from math import ceil, expm1
 from typing import Annotated, Any, ClassVar, Literal, NamedTuple
 
 import ibis
@@ -17,7 +17,7 @@ import ibis.expr.types as ir
 import numpy as np
 import pyarrow as pa
 
-from searchveil.errors import InputError, setting
+from searchveil.errors import InputError, setting, settings
 from searchveil.items import CLICK
 from searchveil.items.item import normal_query, normalize_query
 from searchveil.log import SearchLog
@@ -26,7 +26,7 @@ from searchveil.privacy.guarantee import Guarantee, Notion
 from searchveil.privacy.noise import Integers, Poisson, Source
 from searchveil.privacy.rounding import at_most
 from searchveil.progress import Progress
-from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Published, unit_of
+from searchveil.publish.mechanism import Mechanism, Published, at_least_users, unit_of
 from searchveil.publish.parameters import Candidates, Declared, Delta, Epsilon, NeighboursKind, Pool
 from searchveil.publish.plan import Plan, Settings, WeightSelection, given
 from searchveil.publish.weighted import Weighted
@@ -45,6 +45,8 @@ TYPES: Mapping[str, pa.DataType] = {
 # δ would make the worse of the two as likely as the better one.
 SELECTION_DELTA = 1e-6
 SELECTION_SHARE = 0.1  # of δ at most
+
+FEW_USERS = 1_000  # who tries a log of so few knows that little can come out
 
 SelectionDelta = Annotated[
     float, Declared("The part of δ that chooses the pairs.", symbol="δ₁", above=0, below=1, example=1e-6)
@@ -86,6 +88,8 @@ class Individual(Mechanism[IndividualSettings]):
     Every user appears with a probability of at most δ₂ = δ − δ₁. The vocabulary is named by weighted selection with
     (ε, δ₁), where δ₁ is `selection_delta`; or it is public: the pairs of `candidates`, or all clicks on the queries of
     a `pool`. Then neither ε nor δ₁ is spent. Times are rounded down to `time_unit`; "none" leaves them out.
+
+    Proof: docs/guarantees/individual-rates.md.
     """
 
     method: ClassVar[str] = "sampling"
@@ -166,7 +170,7 @@ class Individual(Mechanism[IndividualSettings]):
         return Weighted(self.epsilon, self.selection_delta, CLICK, counts="none", neighbours=self.neighbours)
 
     def planned(self, log: SearchLog | int | None) -> Plan[IndividualSettings]:
-        public = [AT_LEAST_TWO_USERS]
+        public = [at_least_users(users_for_one(self.rate))]
         if self.candidates is not None:
             public.append("the candidate pairs")
         if self.pool is not None:
@@ -185,9 +189,9 @@ class Individual(Mechanism[IndividualSettings]):
             epsilon=0.0 if self.epsilon is None else self.epsilon,
             delta=self.delta,
             neighbours=self.neighbours,
-            proof="docs/guarantees.md#individual-rates",
+            proof="docs/guarantees/individual-rates.md",
             assumed_public=tuple(public),
-            caveats=self._caveats(unit_of(log)),
+            caveats=self.caveats(unit_of(log)),
         )
         if not isinstance(log, int):  # of a log, only what is drawn may tell
             return Plan(self.method, "click", settings, guarantee, counts="occurrences")
@@ -196,7 +200,7 @@ class Individual(Mechanism[IndividualSettings]):
         advice = too_little(limit)
         return Plan(self.method, "click", settings, guarantee, figures=figures, advice=advice, counts="occurrences")
 
-    def _caveats(self, unit: str) -> tuple[str, ...]:
+    def caveats(self, unit: str) -> tuple[str, ...]:
         urls = (f"the urls of a {unit} who appears are shown as they are, whoever else clicked them",)
         return (
             f"most of δ is the chance to appear at all: a {unit} appears with a probability of at most "
@@ -208,20 +212,25 @@ class Individual(Mechanism[IndividualSettings]):
 
     def check(self, log: SearchLog) -> None:
         CLICK.check(log)
+        require_something(log, self.rate, self.delta)
 
     def publish(self, log: SearchLog, plan: Plan[IndividualSettings], source: Source, progress: Progress) -> Published:
-        engine = log.engine
         allowed, named = self._vocabulary(log, source, progress)
+        pairs = int(log.engine.value(allowed.count()))
+        table = self.drawn(allowed, log, source, progress)
+        tables = {"data": table} if named is None else {"data": table, "vocabulary": named}
+        return Published(tables, self.figures(table, pairs), self.advice(pairs, table.num_rows))
+
+    def drawn(self, allowed: ir.Table, log: SearchLog, source: Source, progress: Progress) -> pa.Table:
+        """Clicks of this log's users on the texts of a vocabulary, under pseudonyms from 1 on."""
+        engine = log.engine
         vocabulary = engine.number(allowed, "entry", allowed.columns)
         progress("gathering the clicks on these pairs")
         clicks = engine.stage(_clicks_on(vocabulary, log, self.time_unit))
         holders = engine.number(clicks.group_by("user").agg(clicks=clicks.count()), "holder", ["user"])
         progress("drawing")
         numbers = engine.fetch(holders.select("holder", "clicks")).sort_by("holder")["clicks"].to_numpy()
-        table = _rows(clicks, holders, vocabulary, draw(numbers, self.rate, source), log, source)
-        tables = {"data": table} if named is None else {"data": table, "vocabulary": named}
-        pairs = int(engine.value(vocabulary.count()))
-        return Published(tables, self._figures(table, pairs), self._advice(pairs, table.num_rows))
+        return _rows(clicks, holders, vocabulary, draw(numbers, self.rate, source), log, source)
 
     def _vocabulary(self, log: SearchLog, source: Source, progress: Progress) -> tuple[ir.Table, pa.Table | None]:
         """The texts by which a click may be drawn; and those of them that are not public already."""
@@ -233,7 +242,7 @@ class Individual(Mechanism[IndividualSettings]):
         named = self.selection.publish(log, self.selection.planned(log), source, progress).tables["data"]
         return log.engine.load(named), named
 
-    def _figures(self, table: pa.Table, pairs: int) -> dict[str, Any]:
+    def figures(self, table: pa.Table, pairs: int) -> dict[str, Any]:
         """Functions of what is published. The users who could be drawn are estimated: their number is a secret."""
         published = len(set(table["user"].to_pylist()))
         users = round(published / -expm1(-self.rate))
@@ -246,7 +255,7 @@ class Individual(Mechanism[IndividualSettings]):
             "clicks_drawn": sum(table["count"].to_pylist()),
         }
 
-    def _advice(self, pairs: int, rows: int) -> str | None:
+    def advice(self, pairs: int, rows: int) -> str | None:
         if not pairs:
             return (
                 "No pair of query and url was common enough to be named. A larger ε names more, and so do more "
@@ -327,6 +336,31 @@ def _rows(
     table = log.engine.fetch(found.select(*columns)).cast(schema)
     table = table.rename_columns(["user", *columns[1:]])
     return table.sort_by([(name, "ascending") for name in table.column_names[:-1]])
+
+
+def users_for_one(rate: float) -> int:
+    """How many users it takes for one click to be expected at all; two, which every release takes, if that is few."""
+    least = ceil(1 / rate)
+    return least if least > FEW_USERS else 2
+
+
+def require_something(log: SearchLog, rate: float, delta: float) -> None:
+    """Refuse, before anything is paid, a δ by which less than one click is expected.
+
+    Refusing shows that the log has fewer users than it takes, so the guarantee names that as taken as public.
+    """
+    least = users_for_one(rate)
+    if least > FEW_USERS and log.users < least:
+        raise InputError(
+            f"with this δ a click is drawn of one user in {least:,}, and {log.source} has fewer users: nothing would "
+            "come out",
+            parameter="delta",
+            value=delta,
+            instead="δ is how likely a user is to appear at all: try "
+            + setting("delta", 0.01 if delta < 0.01 else 0.5)
+            + ", or release counts, which have no such limit, with "
+            + settings({"method": "weighted", "item": "click"}),
+        )
 
 
 def too_little(most: float) -> str | None:

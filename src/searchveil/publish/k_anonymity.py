@@ -32,7 +32,10 @@ class KAnonymitySettings(Settings):
 
 @dataclass(frozen=True, repr=False)
 class KAnonymity(Mechanism[KAnonymitySettings]):
-    """A baseline to compare with, not a protection: it counts accounts, and an attacker can own most of them."""
+    """A baseline to compare with, not a protection: it counts accounts, and an attacker can own most of them.
+
+    Why nothing is promised: docs/guarantees/k-anonymity.md.
+    """
 
     notions: ClassVar[tuple[Notion, ...]] = ("none",)
     example: ClassVar[Mapping[str, Any]] = {"k": 5}
@@ -47,7 +50,7 @@ class KAnonymity(Mechanism[KAnonymitySettings]):
 
     def planned(self, log: SearchLog | int | None) -> Plan[KAnonymitySettings]:
         guarantee = Guarantee.no_differential_privacy(
-            proof="docs/guarantees.md#k-anonymity", caveats=(*self.caveats, ACTIVE_ATTACK)
+            proof="docs/guarantees/k-anonymity.md", caveats=(*self.caveats, ACTIVE_ATTACK)
         )
         return Plan(self.method, self.item, KAnonymitySettings(k=self.k), guarantee, counts=self.counts)
 

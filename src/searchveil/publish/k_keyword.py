@@ -21,7 +21,11 @@ LONGEST_PREFIX = 32  # rare keywords are cut to this first, so that a pasted tex
 
 @dataclass(frozen=True, repr=False)
 class KKeyword(KAnonymity):
-    """Publish how many users hold each keyword, or the longest prefix of it that k users hold."""
+    """Publish how many users hold each keyword, or the longest prefix of it that k users hold.
+
+    >>> sv.KKeyword(k=5).plan().guarantee.is_private
+    False
+    """
 
     method: ClassVar[str] = "k-keyword"
     item: ClassVar[str] = "keyword"

@@ -15,7 +15,11 @@ from searchveil.publish.plan import Counted, Plan
 
 @dataclass(frozen=True, repr=False)
 class KQuery(KAnonymity):
-    """Publish every search whose query at least k users posed, under its session's fresh id."""
+    """Publish every search whose query at least k users posed, under its session's fresh id.
+
+    >>> sv.KQuery(k=5).plan().guarantee.is_private
+    False
+    """
 
     method: ClassVar[str] = "k-query"
     item: ClassVar[str] = "query"

@@ -16,7 +16,11 @@ from searchveil.publish.plan import Counted, Plan
 
 @dataclass(frozen=True, repr=False)
 class KSession(KAnonymity):
-    """Cluster like sessions, at least k to a cluster, and publish for all of a cluster the one set that is closest."""
+    """Cluster like sessions, at least k to a cluster, and publish for all of a cluster the one set that is closest.
+
+    >>> sv.KSession(k=5).plan().guarantee.is_private
+    False
+    """
 
     method: ClassVar[str] = "k-session"
     item: ClassVar[str] = "session"

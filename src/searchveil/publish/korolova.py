@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from math import ceil, exp, log
+from math import ceil
 from typing import Annotated, Any, ClassVar, Literal
 
 import ibis.expr.types as ir
@@ -10,14 +10,16 @@ import pyarrow as pa
 
 from searchveil.errors import InputError, setting
 from searchveil.items import QUERY
+from searchveil.items.histogram import bounded_histogram
 from searchveil.items.item import normalize_query
+from searchveil.items.normal import count_rows
 from searchveil.log import SearchLog
 from searchveil.privacy import calibrate
-from searchveil.privacy.contributions import bound_contributions, count_users, first_of_each_user
+from searchveil.privacy.contributions import first_of_each_user
 from searchveil.privacy.guarantee import Guarantee, Notion
 from searchveil.privacy.noise import DiscreteLaplace, Source
 from searchveil.progress import Progress
-from searchveil.publish.candidates import noisy_candidates
+from searchveil.publish.candidates import noisy_candidates, public_candidates
 from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Published
 from searchveil.publish.parameters import Candidates, Declared, Delta, Epsilon, NeighboursKind
 from searchveil.publish.plan import Plan, Selection, Settings, given
@@ -48,6 +50,11 @@ class Korolova(Mechanism[KorolovaSettings]):
     `variant` "exact" (ours) publishes the noisy count that selected a query and has the exact δ; "published" is the
     paper's: fresh noise for the published count, and its looser formulas. `counting` "occurrences" lets a user's
     repeated query count each time, "users" once.
+
+    Proof: docs/guarantees/korolova.md.
+
+    >>> sv.Korolova(epsilon=100, delta=1e-6).release(log).table["query"].to_pylist()
+    ['news', 'weather']
     """
 
     method: ClassVar[str] = "korolova"
@@ -89,7 +96,7 @@ class Korolova(Mechanism[KorolovaSettings]):
             epsilon=self.epsilon,
             delta=self.delta,
             neighbours=self.neighbours,
-            proof=f"docs/guarantees.md#korolova-{self.variant}",
+            proof=f"docs/guarantees/korolova.md#{self.variant}",
             assumed_public=tuple(public),
         )
         return Plan(self.method, "query", settings, guarantee, counts=self.counting)
@@ -114,10 +121,9 @@ class Korolova(Mechanism[KorolovaSettings]):
         shares = 2 if self.candidates is None else 3
         d = self.queries_per_user
         scale = self._scale(d, shares)
-        by_delta = d - scale * log(2 * self.delta / d)
-        turning_point = 1 - scale * log(2 * (1 - exp(-1 / scale)))
+        by_delta = calibrate.published_threshold(scale, self.delta, d)
         # With discrete noise the continuous formulas are safe for an integer K and "noisy > K".
-        k = max(ceil(by_delta), ceil(turning_point), d)
+        k = max(ceil(by_delta), ceil(calibrate.turning_point(scale)), d)
         selection = Selection(d, scale, k + 1, count_scale=scale)
         return KorolovaSettings(selection=selection, clicks=self._candidates_counted(shares))
 
@@ -136,7 +142,7 @@ class Korolova(Mechanism[KorolovaSettings]):
     def publish(self, log: SearchLog, plan: Plan[KorolovaSettings], source: Source, progress: Progress) -> Published:
         selection, clicks = plan.settings.selection, plan.settings.clicks
         progress(f"keeping {self.queries_per_user} queries of each user")
-        counts = QUERY.not_blank(log.engine.stage(count_users(self._kept_queries(log, source), QUERY.columns)))
+        counts = self._query_counts(log, source)
         progress("adding noise to the queries")
         queries = survivors(
             counts,
@@ -152,26 +158,24 @@ class Korolova(Mechanism[KorolovaSettings]):
         progress("adding noise to the clicks on candidate urls")
         return Published({"data": queries, "clicks": self._clicks(log, queries, clicks.noise_scale, source)})
 
-    def _kept_queries(self, log: SearchLog, source: Source) -> ir.Table:
+    def _query_counts(self, log: SearchLog, source: Source) -> ir.Table:
         if self.counting == "users":
-            chosen = bound_contributions(
-                QUERY.rows(log), QUERY.columns, self.queries_per_user, source.seed(), log.engine
-            )
-            return QUERY.finish(chosen, log.normalization).distinct()
+            return bounded_histogram(log, QUERY, per_user=self.queries_per_user, seed=source.seed())
         # Several clicks of one submission are several rows of one time: one submission.
         timed = log.table.filter(log.table["time"].notnull()).select("user", "query", "time")
         submissions = normalize_query(timed, log.normalization).distinct()
-        return first_of_each_user(submissions, ["time", "query"], self.queries_per_user)
+        first = first_of_each_user(submissions, ["time", "query"], self.queries_per_user)
+        return log.engine.stage(count_rows(first, "query"))
 
     def _clicks(self, log: SearchLog, queries: pa.Table, scale: float, source: Source) -> pa.Table:
         """A noisy count for every candidate url of every published query; candidates no user clicked get noise too."""
         assert self.candidates is not None
-        texts = self.candidates.select(["query", "url"]).cast(pa.schema({"query": pa.string(), "url": pa.string()}))
-        public = normalize_query(log.engine.load(texts), log.normalization)
-        eligible = log.engine.stage(public.distinct().semi_join(log.engine.load(queries), "query"))
+        published = log.engine.load(queries)
+        eligible = public_candidates(self.candidates, ["query", "url"], log).semi_join(published, "query")
+        eligible = log.engine.stage(eligible)
         clicked = log.table.filter(log.table["url"].notnull()).select("user", "query", "url", "time")
         clicks = normalize_query(clicked, log.normalization).distinct()
         clicks = clicks.semi_join(eligible, ["query", "url"])
         first = first_of_each_user(clicks, ["time", "query", "url"], self.clicks_per_user)
-        counts = count_users(first, ["query", "url"])
+        counts = count_rows(first, "query", "url")
         return noisy_candidates(counts, eligible, noise=DiscreteLaplace(scale), engine=log.engine, source=source)

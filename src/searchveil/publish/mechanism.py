@@ -2,7 +2,7 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any, ClassVar, Generic
 
 import pyarrow as pa
@@ -13,7 +13,7 @@ from searchveil.log import SearchLog
 from searchveil.privacy.guarantee import Notion
 from searchveil.privacy.noise import Source
 from searchveil.progress import Progress, silent
-from searchveil.publish.parameters import as_value, check_parameters, telling
+from searchveil.publish.parameters import as_value, check_parameters, needed_parameters
 from searchveil.publish.plan import Plan, S
 from searchveil.publish.release import Release
 
@@ -28,6 +28,7 @@ class Published:
     tables: Mapping[str, pa.Table]
     figures: Mapping[str, Any] | None = None
     advice: str | None = None
+    documents: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # JSON files beside the tables, by name
 
 
 @dataclass(frozen=True)
@@ -44,17 +45,17 @@ class Mechanism(ABC, Generic[S]):
 
     def __repr__(self) -> str:
         """What Python makes it of: `eval` gives it back, unless it holds a table."""
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in self._telling().items())})"
+        return _call(type(self).__name__, self._needed_parameters())
 
     def __str__(self) -> str:
         """What `searchveil.method` makes it of, unless it holds a table; a pool is named by its file."""
-        told = {
-            name: str(value.path) if isinstance(value, QueryPool) else value for name, value in self._telling().items()
-        }
-        return f"{self.method}({', '.join(f'{name}={value!r}' for name, value in told.items())})"
+        needed = self._needed_parameters().items()
+        return _call(
+            self.method, {name: str(value.path) if isinstance(value, QueryPool) else value for name, value in needed}
+        )
 
-    def _telling(self) -> dict[str, Any]:
-        return {name: as_value(value) for name, value in telling(self).items()}
+    def _needed_parameters(self) -> dict[str, Any]:
+        return {name: as_value(value) for name, value in needed_parameters(self).items()}
 
     def plan(self, log: SearchLog | int | None = None) -> Plan[S]:
         """The parameters and the guarantee, for a log, for a public number of users, or for neither.
@@ -93,7 +94,7 @@ class Mechanism(ABC, Generic[S]):
         source = source or Source()
         self.check(log)
         require_two_users(log)
-        require_rows_apart(log)
+        require_separate_rows(log)
         plan = self.prepare(self.plan(log), source)
         entry = None
         if ledger is not None:
@@ -102,7 +103,7 @@ class Mechanism(ABC, Generic[S]):
         published = self.publish(log, plan, source, progress)
         if published.figures is not None:
             plan = replace(plan, figures=published.figures, advice=published.advice)
-        return Release(published.tables, plan, entry)
+        return Release(published.tables, plan, entry, documents=published.documents)
 
 
 def unit_of(log: SearchLog | int | None) -> str:
@@ -110,7 +111,7 @@ def unit_of(log: SearchLog | int | None) -> str:
     return log.unit if isinstance(log, SearchLog) else "user"
 
 
-def require_rows_apart(log: SearchLog) -> None:
+def require_separate_rows(log: SearchLog) -> None:
     """Where a fault in one user's row took rows of others with it, what every guarantee takes as given is false."""
     for problem in log.problems:
         if problem.and_more:
@@ -123,6 +124,11 @@ def require_rows_apart(log: SearchLog) -> None:
 AT_LEAST_TWO_USERS = "that the log has at least two users"
 
 
+def at_least_users(least: int) -> str:
+    """What is taken as public where a log of fewer users is refused."""
+    return AT_LEAST_TWO_USERS if least == 2 else f"that the log has at least {least:,} users"
+
+
 def require_two_users(log: SearchLog) -> None:
     """Refusing shows that there are fewer, so every guarantee names this among what is taken as public."""
     user = log.table["user"]
@@ -131,3 +137,7 @@ def require_two_users(log: SearchLog) -> None:
         raise InputError(f"{log.source} is empty: there is nothing to publish")
     if ends["first"] == ends["last"]:
         raise InputError(f"{log.source} has a single user; a release needs the searches of many")
+
+
+def _call(name: str, arguments: Mapping[str, Any]) -> str:
+    return f"{name}({', '.join(f'{key}={value!r}' for key, value in arguments.items())})"

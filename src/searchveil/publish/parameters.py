@@ -23,7 +23,7 @@ from searchveil.privacy.guarantee import Neighbours
 if TYPE_CHECKING:
     from searchveil.publish.mechanism import Mechanism
 
-Kind = Literal["number", "whole", "flag", "choice", "item", "texts", "table", "pool", "other"]
+Kind = Literal["number", "whole", "flag", "choice", "item", "text", "texts", "table", "pool", "other"]
 
 IN_WORDS: dict[Kind, str] = {
     "number": "number",
@@ -31,6 +31,7 @@ IN_WORDS: dict[Kind, str] = {
     "flag": "yes or no",
     "choice": "word",
     "item": "word",
+    "text": "text",
     "texts": "texts",
     "table": "table in a file",
     "pool": "pool in a file",
@@ -52,6 +53,14 @@ class Declared:
     example: Any = None  # to try instead of a value that is refused
     hint: str = ""  # said of a value out of range, where an example does not help
     columns: tuple[str, ...] = ()  # of a table
+
+    def in_range(self, value: float) -> bool:
+        return (
+            (self.least is None or value >= self.least)
+            and (self.most is None or value <= self.most)
+            and (self.above is None or value > self.above)
+            and (self.below is None or value < self.below)
+        )
 
 
 @dataclass(frozen=True)
@@ -78,7 +87,7 @@ class Parameter:
     def range(self) -> str:
         """The values it may have, in words, without the kind."""
         least, most, above, below = (
-            None if end is None else f"{end:g}"
+            None if end is None else f"{end:,}" if isinstance(end, int) else f"{end:g}"
             for end in (self.declared.least, self.declared.most, self.declared.above, self.declared.below)
         )
         if least is not None and most is not None:
@@ -147,15 +156,8 @@ class Parameter:
     def _check_number(self, value: Any) -> None:
         a_number = isinstance(value, Real) and not isinstance(value, bool) and isfinite(value)
         # A number that bounds what a user adds must be whole: half an item more would be one the noise is not for.
-        if not a_number or (self.kind == "whole" and not isinstance(value, int)):
-            raise self._refusal(value)
-        limits = self.declared
-        if (
-            (limits.least is not None and value < limits.least)
-            or (limits.most is not None and value > limits.most)
-            or (limits.above is not None and value <= limits.above)
-            or (limits.below is not None and value >= limits.below)
-        ):
+        right_kind = a_number and (self.kind != "whole" or isinstance(value, int))
+        if not right_kind or not self.declared.in_range(value):
             raise self._refusal(value)
 
     def _refusal(self, value: Any) -> InputError:
@@ -220,6 +222,7 @@ def _kind(plain: Any) -> Kind:
         bool: "flag",
         int: "whole",
         float: "number",
+        str: "text",
         Item: "item",
         pa.Table: "table",
         QueryPool: "pool",
@@ -235,7 +238,7 @@ def check_parameters(mechanism: "Mechanism") -> None:
             object.__setattr__(mechanism, one.name, item_named(getattr(mechanism, one.name)))
 
 
-def telling(mechanism: "Mechanism") -> dict[str, Any]:
+def needed_parameters(mechanism: "Mechanism") -> dict[str, Any]:
     """The parameters that make a mechanism what it is: without one of them it would be another one."""
     declared = parameters_of(type(mechanism))
     held = {one.name: getattr(mechanism, one.name) for one in declared}

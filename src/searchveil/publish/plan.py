@@ -2,6 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
+from fractions import Fraction
 from math import isfinite
 from typing import Any, Generic, Literal
 
@@ -49,6 +50,22 @@ class WeightSelection:
 
 
 @dataclass(frozen=True)
+class VoteSelection:
+    """Items by votes, one of each user: named with a probability that the number of votes and (ε,δ) decide."""
+
+    threshold: int  # so many votes name an item with probability ½
+    most_votes: int  # that an item takes
+    epsilon: Fraction  # of naming, where one number of votes changes by one
+    delta: Fraction
+    guide_scale: float | None = None  # of the noise of the first vote, where there is one
+    count_scale: float | None = None  # of the noise of counts, where there are any
+
+    def switched_off(self, noise_scale: float) -> "VoteSelection":
+        """With this noise instead, and no vote is needed: for the control of an audit, never for a release."""
+        return replace(self, threshold=0, count_scale=noise_scale)
+
+
+@dataclass(frozen=True)
 class Sessions:
     """Where an item is a part of a session: which sessions, and how much of them."""
 
@@ -69,6 +86,7 @@ class Settings:
     clicks: Selection | None = None  # of the clicks beside it
     transitions: Selection | None = None  # likewise
     weights: WeightSelection | None = None  # of the main table, where it is chosen by weights
+    votes: VoteSelection | None = None  # of the main table, where it is chosen by votes
     sessions: Sessions | None = None
     pool_size: int | None = None  # of the public pool, from which published items may come
 
@@ -79,7 +97,8 @@ class Settings:
     def switched_off(self, noise_scale: float) -> "Settings":
         """With every selection switched off."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
-        chosen = {name: value for name, value in values.items() if isinstance(value, Selection | WeightSelection)}
+        kinds = Selection | WeightSelection | VoteSelection
+        chosen = {name: value for name, value in values.items() if isinstance(value, kinds)}
         off: dict[str, Any] = {name: selection.switched_off(noise_scale) for name, selection in chosen.items()}
         return replace(self, **off)
 
@@ -108,7 +127,11 @@ S = TypeVar("S", bound=Settings, covariant=True, default=Any)  # of a mechanism 
 
 @dataclass(frozen=True)
 class Plan(Generic[S]):
-    """What a mechanism would do and promise. Making one spends nothing and looks at nothing but the number of users."""
+    """What a mechanism would do and promise. Making one spends nothing and looks at nothing but the number of users.
+
+    >>> sv.Zealous(epsilon=1, delta=1e-6).plan().parameters["second_threshold"]
+    76
+    """
 
     method: str
     item: str
@@ -117,6 +140,7 @@ class Plan(Generic[S]):
     claims: Mapping[str, float] = field(default_factory=dict)  # what a paper says of these parameters, for comparison
     figures: Mapping[str, Any] = field(default_factory=dict)  # how much can be published or, in a release, was
     advice: str | None = None  # what to do instead, where these parameters make no sense
+    takes: str | None = None  # how many users it takes, in words for the publisher; no part of a record
     counts: Counted = "users"  # what a published count is a number of, for whoever compares it with a log
 
     @property

@@ -1,7 +1,7 @@
 """How weighted selection steers: after each round, which items deserve weight in the next one.
 
 A policy is public and fixed before any log is seen. It may be any function of the noisy totals so far: the proof asks
-nothing else of it (docs/guarantees.md#weighted). Never tune one on a log that is to be released.
+nothing else of it (docs/guarantees/weighted.md). Never tune one on a log that is to be released.
 """
 
 import json

@@ -18,7 +18,7 @@ from searchveil.publish.plan import Counted, Plan, Recorded
 from searchveil.publish.release import Record, Release
 
 OF_THE_PLAN = ("method", "item", "counts", "parameters", "guarantee", "advice")
-OF_THE_FOLDER = ("searchveil", "date", "files")
+OF_THE_FOLDER = ("searchveil", "date", "files", "documents")
 ANEW = "make the folder anew with searchveil release"
 
 
@@ -37,7 +37,16 @@ def read_folder(folder: Path) -> Release:
     files = {Path(name).stem: _checked(folder, name, told.get("sha256")) for name, told in written["files"].items()}
     item = ITEMS.get(plan.item)
     tables = StoredTables(files, item.columns if item else ())
-    return Release(tables, plan, record=Record(folder, written, files, rows, date))
+    record = Record(folder, written, files, rows, date)
+    return Release(tables, plan, record=record, documents=_documents(folder, written.get("documents", {})))
+
+
+def _documents(folder: Path, listed: Any) -> dict[str, Mapping[str, Any]]:
+    """The JSON files beside the tables, by name."""
+    if not isinstance(listed, dict):
+        raise InputError(f"{folder / 'guarantee.json'} does not name the files of a release; {ANEW}")
+    paths = {name: _unchanged(folder, name, sha256) for name, sha256 in listed.items()}
+    return {Path(name).stem: json.loads(path.read_text(encoding="utf-8")) for name, path in paths.items()}
 
 
 def _written(folder: Path) -> dict[str, Any]:
@@ -71,6 +80,13 @@ def _plan(written: Mapping[str, Any]) -> Plan[Recorded]:
 
 
 def _checked(folder: Path, name: str, sha256: Any) -> Path:
+    path = _unchanged(folder, name, sha256)
+    if path.suffix not in READERS:
+        raise InputError(f"{path} is in no format of a release; there are {', '.join(READERS)}")
+    return path
+
+
+def _unchanged(folder: Path, name: str, sha256: Any) -> Path:
     path = folder / name
     if Path(name).name != name or not path.is_file():
         raise InputError(f"{path} is missing, which guarantee.json beside it names")
@@ -81,8 +97,6 @@ def _checked(folder: Path, name: str, sha256: Any) -> Path:
             f"{path} is not the file that was released: its SHA-256 is not that in guarantee.json; use the folder as "
             "it was written, or make it anew with searchveil release"
         )
-    if path.suffix not in READERS:
-        raise InputError(f"{path} is in no format of a release; there are {', '.join(READERS)}")
     return path
 
 

@@ -10,11 +10,15 @@ import pyarrow as pa
 
 from searchveil.engine import Engine
 from searchveil.errors import InputError
+from searchveil.extras import require_package
 from searchveil.items.pool import PUBLIC_LIST, QueryPool
 from searchveil.privacy.guarantee import Guarantee
 from searchveil.publish.plan import Plan
 
 if TYPE_CHECKING:
+    import pandas
+    import polars
+
     from searchveil.privacy.ledger import Entry
 
 
@@ -31,12 +35,20 @@ class Record:
 
 @dataclass(frozen=True)
 class Release:
-    """What may be handed out: the tables, and the plan whose guarantee they carry."""
+    """What may be handed out: the tables, and the plan whose guarantee they carry.
+
+    >>> release = sv.Zealous(epsilon=100, delta=1e-6).release(log)
+    >>> release.to_pandas()["query"].tolist()
+    ['news', 'weather']
+    >>> sv.Release.read(release.write(folder / "out")).guarantee.epsilon
+    100
+    """
 
     tables: Mapping[str, pa.Table]
     plan: Plan
     entry: "Entry | None" = field(default=None, compare=False)
     record: Record | None = field(default=None, compare=False)  # of a release that was read from a folder
+    documents: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)  # JSON files beside the tables, by name
 
     @classmethod
     def read(cls, folder: "str | Path | Release") -> "Release":
@@ -63,6 +75,34 @@ class Release:
     def source(self) -> str:
         """What to call it in a message."""
         return "the release" if self.record is None else str(self.record.folder)
+
+    def to_pandas(self, table: str | None = None) -> "pandas.DataFrame":
+        """The main table, or another one by its name, as a DataFrame."""
+        return self._named(table).to_pandas()
+
+    def to_polars(self, table: str | None = None) -> "polars.DataFrame":
+        """The main table, or another one by its name, as a Polars DataFrame."""
+        require_package("polars")
+        import polars
+
+        frame = polars.from_arrow(self._named(table))
+        assert isinstance(frame, polars.DataFrame)
+        return frame
+
+    def _named(self, table: str | None) -> pa.Table:
+        if table is None:
+            return self.table
+        if table not in self.tables:
+            raise InputError(f"{self.source} has no table '{table}'; it has {', '.join(self.tables)}")
+        return self.tables[table]
+
+    def _repr_html_(self) -> str:
+        """In a notebook: what was published, what is promised, and the first rows."""
+        from searchveil.publish.notebook import paragraph, table_of
+
+        rows = f"{self.table.num_rows:,} row{'' if self.table.num_rows == 1 else 's'}"
+        title = f"{self.plan.item} by {self.plan.method}: {rows}"
+        return paragraph(title, bold=True) + paragraph(str(self.guarantee)) + table_of(self.table)
 
     def load(self, engine: Engine) -> dict[str, ir.Table]:
         """The tables inside the engine, the main one first; Parquet files are read where they lie."""

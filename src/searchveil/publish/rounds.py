@@ -1,11 +1,10 @@
 """The rounds of weighted selection, on whole numbers: which items are named, and with which score.
 
 Each user spreads an L2 budget over her active items by their priorities; the totals get noise from the account; the
-noisy totals are added up over the rounds and compared with one threshold. docs/guarantees.md#weighted proves it.
+noisy totals are added up over the rounds and compared with one threshold. docs/guarantees/weighted.md proves it.
 """
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -16,14 +15,14 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from searchveil.cores import usable_cores
+from searchveil.cores import on_all_cores, usable_cores
 from searchveil.privacy.gaussian import GaussianAccount
 from searchveil.privacy.noise import Integers, Source
 from searchveil.publish.priorities import LARGEST, ONE, Policy
 
 MOST_ITEMS = 1 << 22  # of a user
 UNIT = 1 << 12  # a weight of one, in the integers that are added up
-RUN = 1 << 21  # pairs of users and items that are worked on at once
+RUN = 1 << 17  # pairs of users and items that are worked on at once
 
 Floats = npt.NDArray[np.float64]
 
@@ -36,7 +35,8 @@ class Holdings:
     degrees: Integers
 
     def only(self, items: npt.NDArray[np.bool_]) -> "Holdings":
-        return Holdings(self.users[np.repeat(items, self.degrees)], self.degrees[items])
+        users = on_all_cores(lambda run: run.users[np.repeat(items[run.items], run.degrees)], self.runs)
+        return Holdings(_joined(users, np.int32), self.degrees[items])
 
     @cached_property
     def runs(self) -> list["Run"]:
@@ -47,7 +47,7 @@ class Holdings:
         edges = np.unique(np.concatenate([[0], cuts, [len(ends)]])).tolist()
         starts = np.concatenate([[0], ends])[edges].tolist()
         return [
-            Run(slice(*items), self.users[slice(*places)], self.degrees[slice(*items)])
+            Run(slice(*items), slice(*places), self.users[slice(*places)], self.degrees[slice(*items)])
             for items, places in zip(pairwise(edges), pairwise(starts), strict=True)
         ]
 
@@ -58,16 +58,22 @@ class Holdings:
     def bounded(self, most: int, source: Source) -> "Holdings":
         """At most so many items of each user, a uniform choice that depends on nothing but her own number of items."""
         held = np.bincount(self.users)
-        heavy = np.flatnonzero(held[self.users] > most)
+        heavy = _joined(
+            on_all_cores(lambda run: run.places.start + np.flatnonzero(held[run.users] > most), self.runs), np.int64
+        )
         if not len(heavy):
             return self
         drawn = _shuffled_within(self.users[heavy], source)
         users = self.users[heavy[drawn]]
         first = np.flatnonzero(np.concatenate([[True], users[1:] != users[:-1]]))
-        place = np.arange(len(users)) - np.repeat(first, np.diff([*first, len(users)]))
+        place = np.arange(len(users)) - np.repeat(first, np.diff(first, append=len(users)))
+        dropped = np.sort(heavy[drawn[place >= most]])
         kept = np.ones(len(self.users), np.bool_)
-        kept[heavy[drawn[place >= most]]] = False
-        return Holdings(self.users[kept], self.totals(kept.astype(np.int64)))
+        kept[dropped] = False
+        items = np.searchsorted(np.cumsum(self.degrees), dropped, side="right")
+        fewer = np.bincount(items, minlength=len(self.degrees))
+        left = on_all_cores(lambda run: run.users[kept[run.places]], self.runs)
+        return Holdings(_joined(left, np.int32), self.degrees - fewer)
 
 
 def _shuffled_within(users: npt.NDArray[np.int32], source: Source) -> Integers:
@@ -86,12 +92,13 @@ class Run:
     """Neighbouring items with their holders."""
 
     items: slice
+    places: slice  # of the pairs
     users: npt.NDArray[np.int32]
     degrees: Integers
 
-    def spread(self, of_items: Floats) -> Floats:
+    def spread(self, of_items: npt.NDArray[Any]) -> Floats:
         """The item's number for each of its holders."""
-        return np.repeat(of_items[self.items], self.degrees)
+        return np.repeat(of_items[self.items].astype(np.float64), self.degrees)
 
 
 def _by_user(holdings: Holdings, of_pairs: Callable[[Run], Floats]) -> Floats:
@@ -101,20 +108,25 @@ def _by_user(holdings: Holdings, of_pairs: Callable[[Run], Floats]) -> Floats:
     def add_up(some: list[Run]) -> Floats:
         sums = np.zeros(users)
         for run in some:
-            sums += np.bincount(run.users, weights=of_pairs(run), minlength=users)
+            np.add.at(sums, run.users, of_pairs(run))
         return sums
 
-    cores = usable_cores()
-    with ThreadPoolExecutor(cores) as threads:  # NumPy lets go of the interpreter meanwhile
-        shares = threads.map(add_up, [holdings.runs[core::cores] for core in range(cores)])
-        return sum(shares, start=np.zeros(users))
+    cores = min(usable_cores(), len(holdings.runs))
+    shares = on_all_cores(add_up, [holdings.runs[core::cores] for core in range(cores)])
+    return sum(shares, start=np.zeros(users))
+
+
+def _joined(parts: list[npt.NDArray[Any]], kind: type) -> npt.NDArray[Any]:
+    """Also where there are none."""
+    return np.concatenate(parts) if parts else np.zeros(0, kind)
 
 
 def _sums(parts: npt.NDArray[Any], degrees: Integers) -> npt.NDArray[Any]:
     """Of each item's run of parts."""
-    running = np.concatenate([[0], np.cumsum(parts)])
-    ends = np.cumsum(degrees)
-    sums: npt.NDArray[Any] = running[ends] - running[ends - degrees]
+    sums = np.zeros(len(degrees), parts.dtype)
+    some = degrees > 0  # an item that nobody holds has no run
+    if len(parts):
+        sums[some] = np.add.reduceat(parts, (np.cumsum(degrees) - degrees)[some])
     return sums
 
 
@@ -131,18 +143,18 @@ class Rule:
         # Rounding each round's noise moves an item's sum by at most half of that round's evidence.
         return ceil(Fraction(self.threshold) * UNIT * ONE + Fraction(sum(self.policy.evidence), 2))
 
-    def after(self, done: int, totals: Integers, noisy: Integers) -> "Standing":
+    def after(self, done: int, totals: Integers, noisy: Integers) -> "AfterRound":
         """Where items stand after so many rounds, the last of which brought these noisy weights."""
         totals = totals + self.policy.evidence[done - 1] * noisy
         reached = totals >= self.limit
         if done == self.policy.rounds:
-            return Standing(totals, reached, np.zeros(len(totals), np.int64))
+            return AfterRound(totals, reached, np.zeros(len(totals), np.int64))
         priorities = self.policy.by_table(done, totals, UNIT * ONE, self.threshold, self.sigma)
-        return Standing(totals, reached, np.where(reached, 0, priorities))
+        return AfterRound(totals, reached, np.where(reached, 0, priorities))
 
 
 @dataclass(frozen=True)
-class Standing:
+class AfterRound:
     totals: Integers  # noisy, in units of 1/(UNIT·ONE)
     reached: npt.NDArray[np.bool_]  # named in this round
     priorities: Integers  # for the next round, 0 for those that are out of it
@@ -172,27 +184,43 @@ def select(
     items = np.arange(len(holdings.degrees))
     totals = np.zeros(len(items), np.int64)
     priorities = np.full(len(items), LARGEST, np.int64)
-    named: list[tuple[Integers, Integers]] = []
+    named: list[Named] = []
     for done, part in enumerate(policy.shares, 1):
-        weights = total_weights(holdings, priorities)
         spent = share * Fraction(part, ONE)
-        noisy = account.measure(weights, squared_length=UNIT * UNIT, share=spent, source=source)
-        now = rule.after(done, totals, noisy)
-        named.append((items[now.reached], now.totals[now.reached]))
-        active = now.priorities > 0
-        holdings, items = holdings.only(active), items[active]
-        totals, priorities = now.totals[active], now.priorities[active]
-    return Named(*(np.concatenate(parts) for parts in zip(*named, strict=True)))
+        noisy = account.measure(
+            total_weights(holdings, priorities), squared_length=UNIT * UNIT, share=spent, source=source
+        )
+        found, active, items, totals, priorities = _after(rule, done, items, totals, noisy)
+        holdings = holdings.only(active)
+        named.append(found)
+    return Named(np.concatenate([one.items for one in named]), np.concatenate([one.scores for one in named]))
+
+
+def _after(
+    rule: Rule, done: int, items: Integers, totals: Integers, noisy: Integers
+) -> tuple[Named, npt.NDArray[np.bool_], Integers, Integers, Integers]:
+    """What a round names; which items stay active; and of these the places, the totals and the priorities."""
+
+    def look(part: slice) -> tuple[npt.NDArray[Any], ...]:
+        now = rule.after(done, totals[part], noisy[part])
+        active, here = now.priorities > 0, items[part]
+        return (
+            *(here[now.reached], now.totals[now.reached], active),
+            *(here[active], now.totals[active], now.priorities[active]),
+        )
+
+    parts = [slice(start, start + RUN) for start in range(0, max(1, len(items)), RUN)]
+    found, scores, *left = (np.concatenate(one) for one in zip(*on_all_cores(look, parts), strict=True))
+    return Named(found, scores), left[0], left[1], left[2], left[3]
 
 
 def total_weights(holdings: Holdings, priorities: Integers) -> Integers:
     """The sum of the weights that an item's holders give it."""
     totals = np.zeros(len(holdings.degrees), np.int64)
-    scaled = priorities.astype(np.float64)
-    divisors = _divisors(holdings, scaled)
+    divisors = _divisors(holdings, priorities)
 
     def weigh(run: Run) -> Floats:
-        weights = _weights(run, scaled, divisors)
+        weights = _weights(run, priorities, divisors)
         totals[run.items] = _sums(weights, run.degrees).astype(np.int64)
         return weights * weights
 
@@ -205,15 +233,15 @@ def total_weights(holdings: Holdings, priorities: Integers) -> Integers:
 # at most MOST_ITEMS. A quotient that is no whole number is at least 2^-27 away from one, and is not rounded to it.
 
 
-def _divisors(holdings: Holdings, priorities: Floats) -> Floats:
+def _divisors(holdings: Holdings, priorities: npt.NDArray[Any]) -> Floats:
     """⌈√Σp²⌉ over each user's items."""
-    squares = _by_user(holdings, lambda run: run.spread(priorities * priorities))
+    squares = _by_user(holdings, lambda run: run.spread(priorities) ** 2)
     roots = np.ceil(np.sqrt(squares))
     roots += roots * roots < squares
     return np.maximum(roots, 1)
 
 
-def _weights(run: Run, priorities: Floats, divisors: Floats) -> Floats:
+def _weights(run: Run, priorities: npt.NDArray[Any], divisors: Floats) -> Floats:
     """w = ⌊UNIT·p/⌈√Σp²⌉⌋ for each pair of user and item; Σw² over a user's items is at most UNIT², exactly."""
     weights: Floats = np.floor(UNIT * run.spread(priorities) / divisors[run.users])
     return weights

@@ -22,7 +22,7 @@ from searchveil.privacy.noise import Integers, RoundedGaussian, Source, Streams
 from searchveil.publish.priorities import LARGEST, ONE, Policy
 from searchveil.publish.rounds import UNIT, Named, Rule
 
-STANDING = {"_id": "int64", "total": "int64", "priority": "int64", "reached": "boolean"}
+AFTER_ROUND = {"_id": "int64", "total": "int64", "priority": "int64", "reached": "boolean"}
 
 
 @dataclass(frozen=True)
@@ -67,7 +67,7 @@ class HeldInEngine:
         for done, part in enumerate(policy.shares, 1):
             noise = account.spend(squared_length=UNIT * UNIT, share=share * Fraction(part, ONE))
             step = Step(rule, done, noise, bytes.fromhex(source.key()))
-            now = self.engine.stage(self.engine.map(self.weighed(active), step, STANDING))
+            now = self.engine.stage(self.engine.map(self.weighed(active), step, AFTER_ROUND))
             named.append(self.engine.fetch(now.filter(now["reached"]).select("_id", "total")))
             active = now.filter(now["priority"] > 0)
         found = pa.concat_tables(named).sort_by("_id")
@@ -116,7 +116,7 @@ class Step:
     """The end of a round, for any part of the items: noise on every one of them, and what follows.
 
     An item's noise is a function of this round's key and of its number. A worker that dies, or a task that runs twice,
-    draws it again as it was; no two items and no two rounds share any of it (docs/guarantees.md#weighted).
+    draws it again as it was; no two items and no two rounds share any of it (docs/guarantees/weighted.md).
     """
 
     rule: Rule
@@ -130,4 +130,4 @@ class Step:
             raise AssertionError("a user's weights are longer than the noise is for")
         now = self.rule.after(self.done, total, weight + self.noise.of_each(ids, Streams(self.key)))
         columns = (ids, now.totals, now.priorities, now.reached)
-        return pa.table([pa.array(column) for column in columns], names=list(STANDING))
+        return pa.table([pa.array(column) for column in columns], names=list(AFTER_ROUND))

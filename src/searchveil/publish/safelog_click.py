@@ -10,18 +10,19 @@ import ibis.expr.types as ir
 import pyarrow as pa
 
 from searchveil.errors import Blank, InputError, setting
-from searchveil.items.item import normal_query, normalize_query
+from searchveil.items.item import normal_query
+from searchveil.items.normal import count_rows
 from searchveil.items.pool import counts_with_pool
 from searchveil.log import SearchLog
 from searchveil.log.personal import check_patterns, check_patterns_on, without_personal
 from searchveil.log.sessions import number_sessions, submissions
 from searchveil.privacy import calibrate, safelog
-from searchveil.privacy.contributions import count_users, first_of_each_user
+from searchveil.privacy.contributions import first_of_each_user
 from searchveil.privacy.guarantee import Guarantee, Notion
 from searchveil.privacy.noise import DiscreteLaplace, Source
 from searchveil.privacy.rounding import at_most
 from searchveil.progress import Progress
-from searchveil.publish.candidates import noisy_candidates
+from searchveil.publish.candidates import noisy_candidates, public_candidates
 from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Published
 from searchveil.publish.parameters import Candidates, Declared, Delta, Epsilon, NeighboursKind, Pool
 from searchveil.publish.plan import Plan, Selection, Settings, given
@@ -38,8 +39,8 @@ NoiseScale = Annotated[
         example=10,
     ),
 ]
-Threshold = Annotated[float, Declared("Publish iff the noisy count is above this.", symbol="K", least=0)]
-Personal = Annotated[bool, Declared("Do not leave out what looks personal.")]
+Above = Annotated[float, Declared("Publish iff the noisy count is above this.", symbol="K", least=0)]
+KeepPersonal = Annotated[bool, Declared("Publish also what looks personal; it is left out otherwise.")]
 Patterns = Annotated[tuple[str, ...], Declared("Leave out queries that match this regular expression, too.")]
 
 
@@ -83,9 +84,14 @@ class SafeLogClickSettings(Settings):
 class SafeLogClick(Mechanism[SafeLogClickSettings]):
     """First queries and clicks of each user, counted with noise over a public pool, over the log, or over both.
 
-    Give `epsilon` (and `delta` where something is hidden by a threshold), or `noise_scale` and `threshold`. Noise of
+    Give `epsilon` (and `delta` where something is hidden by a threshold), or `noise_scale` and `above`. Noise of
     one scale serves all parts. Domain "pool" publishes only queries of the pool: pure ε, in which the threshold has no
     part. Clicks and transitions come from public candidates (pure) or through a noisy threshold of their own.
+
+    Proof: docs/guarantees/safelog-click.md.
+
+    >>> sv.SafeLogClick(epsilon=1, delta=1e-6, clicks_per_user=0).plan().parameters["second_threshold"]
+    45
     """
 
     method: ClassVar[str] = "safelog-click"
@@ -95,7 +101,7 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
     epsilon: Epsilon | None = None
     delta: Delta | None = None
     noise_scale: NoiseScale | None = None
-    threshold: Threshold | None = None
+    above: Above | None = None
     queries_per_user: Annotated[int, Declared("First queries kept of each user.", symbol="q_f", least=1)] = 3
     clicks_per_user: Annotated[int, Declared("First clicks kept of each user; 0 for none.", symbol="c_f", least=0)] = 3
     transitions: Annotated[bool, Declared("Count which query follows which, too.")] = False
@@ -110,7 +116,7 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
     at_least: Annotated[
         int, Declared("The paper's frequency filter drops queries of fewer submissions; nothing protects it.", least=0)
     ] = 0
-    personal: Personal = False
+    keep_personal: KeepPersonal = False
     patterns: Patterns = ()
     pool_coverage: Annotated[
         float,
@@ -140,42 +146,35 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
             parts.append(Part("transitions", self.queries_per_user - 1, self.transition_candidates is None))
         return parts
 
+    @property
+    def hidden(self) -> list[Part]:
+        return [part for part in self.parts if part.hidden_by_threshold]
+
+    @property
+    def _changes(self) -> int:
+        """By how much one user may change all counts together; fresh noise for the queries' counts is paid again."""
+        counted = sum(part.per_user for part in self.parts) + (self.queries_per_user if self.fresh_counts else 0)
+        return calibrate.changed_counts(counted, self.neighbours)
+
     def planned(self, log: SearchLog | int | None) -> Plan[SafeLogClickSettings]:
-        hidden = [part for part in self.parts if part.hidden_by_threshold]
-        changes = sum(part.per_user for part in self.parts) + (self.queries_per_user if self.fresh_counts else 0)
-        changes *= 1 if self.neighbours == "add-remove" else 2
-        scale = self.noise_scale or calibrate.scale_for(self.epsilon or 0, changes)
-        epsilon = self.epsilon or calibrate.epsilon_of(scale, changes)
-        thresholds = self._thresholds(scale, hidden)
-        delta = self.delta if self.delta is not None else 0.0
-        if self.threshold is not None:
-            exact = sum(calibrate.occurrences_delta(scale, part.per_user, thresholds[part.name]) for part in hidden)
-            if self.delta is not None and exact > self.delta:
-                raise InputError(
-                    f"the threshold {self.threshold:g} is infeasible: delta would be {exact:.3g}",
-                    parameter="threshold",
-                    value=self.threshold,
-                    instead="raise " + setting("threshold"),
-                )
-            delta = self.delta if self.delta is not None else min(1.0, exact)
-        delta = delta if hidden else 0.0
+        scale, epsilon = scale_and_epsilon(self.epsilon, self.noise_scale, self._changes)
+        thresholds = self._thresholds(scale)
+        exact = sum(calibrate.occurrences_delta(scale, one.per_user, thresholds[one.name]) for one in self.hidden)
+        delta = delta_of(self.delta, exact, self.above) if self.hidden else 0.0
         guarantee = Guarantee(
             notion="conditional" if self.at_least else "approximate",
             epsilon=epsilon,
             delta=delta,
             neighbours=self.neighbours,
-            proof="docs/guarantees.md#safelog-click",
+            proof="docs/guarantees/safelog-click.md",
             assumed_public=self._assumed_public(),
             unprotected=self._unprotected(),
             caveats=(_given_the_filter(epsilon, delta),) if self.at_least else (),
         )
+        paper_threshold = thresholds["queries"] - 1 if self.above is None else self.above
         paper = safelog.click_epsilon(
-            self.queries_per_user, self.clicks_per_user, scale, thresholds["queries"] - 1, self.pool_coverage
+            self.queries_per_user, self.clicks_per_user, scale, paper_threshold, self.pool_coverage
         )
-        if self.threshold is not None:
-            paper = safelog.click_epsilon(
-                self.queries_per_user, self.clicks_per_user, scale, self.threshold, self.pool_coverage
-            )
         settings = self._settings(scale, thresholds)
         return Plan(self.method, "query", settings, guarantee, {"paper_epsilon": paper}, counts="occurrences")
 
@@ -210,7 +209,7 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
         paper_scale = safelog.scale_with_transitions(self.epsilon, self.queries_per_user)
         ours = self.plan().settings
         pool_size = self.pool.size if self.pool else 0
-        paper_threshold = safelog.turning_point(paper_scale)
+        paper_threshold = calibrate.turning_point(paper_scale)
         return {
             "paper": {
                 "noise_scale": paper_scale,
@@ -224,19 +223,19 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
             },
         }
 
-    def _thresholds(self, scale: float, hidden: list[Part]) -> dict[str, int]:
+    def _thresholds(self, scale: float) -> dict[str, int]:
         """T of every part. Parts that are hidden share δ equally; over the pool alone T only keeps slips rare."""
-        if self.threshold is not None:
-            return {part.name: floor(self.threshold) + 1 for part in self.parts}
-        if hidden and self.delta is None:
-            names = ", ".join(part.name for part in hidden)
+        if self.above is not None:
+            return {part.name: floor(self.above) + 1 for part in self.parts}
+        if self.hidden and self.delta is None:
+            names = ", ".join(part.name for part in self.hidden)
             raise InputError(
                 f"a threshold hides rare {names}, which needs " + setting("delta"),
                 parameter="delta",
                 instead="try " + setting("delta", 1e-6),
             )
-        share = calibrate.equal_share(self.delta or 0, max(1, len(hidden)))
-        thresholds = {part.name: calibrate.occurrences_threshold(scale, share, part.per_user) for part in hidden}
+        share = calibrate.equal_share(self.delta or 0, max(1, len(self.hidden)))
+        thresholds = {part.name: calibrate.occurrences_threshold(scale, share, part.per_user) for part in self.hidden}
         if "queries" not in thresholds:
             thresholds["queries"] = safelog.threshold_for_slips(self.pool.size if self.pool else 1, scale)
         return thresholds
@@ -280,7 +279,7 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
         sent = engine.stage(submissions(log))  # or the engine works out the normal form anew for every pattern below
         sent = self._without_sensitive(sent.filter(sent["query"] != ""))
         first = engine.stage(first_of_each_user(sent, ["time", "query"], self.queries_per_user))
-        counts = count_users(first, ["query"])
+        counts = count_rows(first, "query")
         if self.pool is not None:
             pool = self.pool.table(engine, log.normalization)
             counts = counts_with_pool(counts, pool, keep_log=self.domain == "pool+log")
@@ -296,32 +295,29 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
         )
         tables = {"data": queries}
         published = engine.load(queries.select(["query"]))
-        for name, part in (("clicks", settings.clicks), ("transitions", settings.transitions)):
-            if part is None:
-                continue
-            progress(f"adding noise to the {name}")
-            if name == "clicks":
-                kept, columns, candidates = self._first_clicks(log, published), ["query", "url"], self.candidates
-            else:
-                kept, columns, candidates = _followed(first, published), ["query", "next"], self.transition_candidates
-            counts = engine.stage(count_users(kept, columns))
+
+        def with_noise(kept: ir.Table, columns: list[str], part: Selection, candidates: pa.Table | None) -> pa.Table:
+            counts = engine.stage(count_rows(kept, *columns))
             if candidates is None:
-                tables[name] = survivors(
-                    counts, columns, threshold=part.threshold, noise=noise, engine=engine, source=source
-                )
-            else:
-                texts = candidates.select(columns).cast(pa.schema(dict.fromkeys(columns, pa.string())))
-                public = normalize_query(engine.load(texts), log.normalization)
-                if name == "transitions":
-                    public = public.mutate(next=log.normalization.apply(public["next"]))
-                public = public.distinct()
-                eligible = engine.stage(public.semi_join(published, "query"))
-                tables[name] = noisy_candidates(counts, eligible, noise=noise, engine=engine, source=source)
+                return survivors(counts, columns, threshold=part.threshold, noise=noise, engine=engine, source=source)
+            eligible = engine.stage(public_candidates(candidates, columns, log).semi_join(published, "query"))
+            return noisy_candidates(counts, eligible, noise=noise, engine=engine, source=source)
+
+        if settings.clicks is not None:
+            progress("adding noise to the clicks")
+            clicks = self._first_clicks(log, published)
+            tables["clicks"] = with_noise(clicks, ["query", "url"], settings.clicks, self.candidates)
+        if settings.transitions is not None:
+            progress("adding noise to the transitions")
+            followed = _followed(first, published)
+            tables["transitions"] = with_noise(
+                followed, ["query", "next"], settings.transitions, self.transition_candidates
+            )
         return Published(tables)
 
     def _without_sensitive(self, rows: ir.Table) -> ir.Table:
         """Drop rows that look personal, which is free, and queries that are rare, which is not (`unprotected`)."""
-        rows = without_personal(rows, ours=not self.personal, own=self.patterns)
+        rows = without_personal(rows, ours=not self.keep_personal, own=self.patterns)
         if self.at_least:
             frequency = rows.group_by("query").agg(times=rows.count())
             rows = rows.semi_join(frequency.filter(frequency["times"] >= self.at_least), "query")
@@ -331,7 +327,7 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
         """The first clicks of each user on results of published queries."""
         clicked = log.table.filter((log.table["url"] != "") & log.table["time"].notnull())
         normal = normal_query(clicked.select("user", "query", "url", "time"), log.normalization).distinct()
-        clicks = without_personal(log.engine.stage(normal), ours=not self.personal, own=self.patterns)
+        clicks = without_personal(log.engine.stage(normal), ours=not self.keep_personal, own=self.patterns)
         return first_of_each_user(clicks.semi_join(published, "query"), ["time", "query", "url"], self.clicks_per_user)
 
 
@@ -360,3 +356,25 @@ def check_calibration(epsilon: float | None, noise_scale: float | None) -> None:
             value=epsilon,
             instead="try " + setting("epsilon", 1),
         )
+
+
+def scale_and_epsilon(epsilon: float | None, noise_scale: float | None, changes: int) -> tuple[float, float]:
+    """Of the two, the one that was given and the one that follows, for counts that change by so much in all."""
+    if noise_scale is None:
+        assert epsilon is not None  # or `check_calibration` had refused
+        return calibrate.scale_for(epsilon, changes), epsilon
+    return noise_scale, calibrate.epsilon_of(noise_scale, changes)
+
+
+def delta_of(wanted: float | None, exact: float, above: float | None) -> float:
+    """The δ that was asked for, or the exact one; a threshold that is too low for the one asked for is refused."""
+    if wanted is None:
+        return min(1.0, exact)
+    if above is not None and exact > wanted:
+        raise InputError(
+            f"{above:g} is too low: delta would be {exact:.3g}",
+            parameter="above",
+            value=above,
+            instead="raise " + setting("above"),
+        )
+    return wanted

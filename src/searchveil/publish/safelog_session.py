@@ -11,21 +11,32 @@ import ibis.expr.types as ir
 
 from searchveil.engine import Engine, FirstRows
 from searchveil.errors import InputError, setting
+from searchveil.items.normal import count_rows
 from searchveil.items.session import as_lists, first_sessions, subsequences
 from searchveil.log import SearchLog
-from searchveil.log.early import Search, on_early_rows
+from searchveil.log.early import Finder, on_early_rows
 from searchveil.log.personal import check_patterns, check_patterns_on, normal_with_suspects, without_personal
 from searchveil.log.sessions import GAP_MINUTES, LONGEST_GAP_MINUTES, SHORTEST_GAP_MINUTES
 from searchveil.privacy import calibrate, safelog
-from searchveil.privacy.contributions import count_users
 from searchveil.privacy.guarantee import Guarantee, Notion
 from searchveil.privacy.noise import DiscreteLaplace, Source
 from searchveil.progress import Progress
 from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Published
 from searchveil.publish.parameters import Declared, Delta, Epsilon, NeighboursKind
 from searchveil.publish.plan import Plan, Selection, Sessions, Settings, given
-from searchveil.publish.safelog_click import NoiseScale, Patterns, Personal, Threshold, check_calibration
+from searchveil.publish.safelog_click import (
+    Above,
+    KeepPersonal,
+    NoiseScale,
+    Patterns,
+    check_calibration,
+    delta_of,
+    scale_and_epsilon,
+)
 from searchveil.publish.threshold import survivors
+
+# Of the demo log, which is calibrated to real ones: the most common sequence is in the first session of one in so many.
+ONE_USER_IN = 3_000
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -52,7 +63,12 @@ class SafeLogSession(Mechanism[SafeLogSessionSettings]):
 
     Variant "ours" counts a subsequence once per user and publishes the noise that selected it; "published" counts every
     occurrence and draws fresh noise, at the paper's ε and δ. Give `epsilon` and `delta`, or `noise_scale` and
-    `threshold` (the paper's K: published iff noisy > K).
+    `above` (the paper's K: published iff noisy > K).
+
+    Proof: docs/guarantees/safelog-session.md.
+
+    >>> sv.SafeLogSession(epsilon=1, delta=1e-6).plan().parameters["second_threshold"]
+    60
     """
 
     method: ClassVar[str] = "safelog-session"
@@ -62,7 +78,7 @@ class SafeLogSession(Mechanism[SafeLogSessionSettings]):
     epsilon: Epsilon | None = None
     delta: Delta | None = None
     noise_scale: NoiseScale | None = None
-    threshold: Threshold | None = None
+    above: Above | None = None
     sessions_per_user: Annotated[int, Declared("First sessions kept of each user.", symbol="l_s", least=1)] = 1
     queries_per_session: Annotated[
         int,
@@ -91,16 +107,16 @@ class SafeLogSession(Mechanism[SafeLogSessionSettings]):
         Declared("Count a sequence once per user, or each time and with fresh noise, as the paper has it."),
     ] = "ours"
     neighbours: NeighboursKind = "add-remove"
-    personal: Personal = False
+    keep_personal: KeepPersonal = False
     patterns: Patterns = ()
 
     def __post_init__(self) -> None:
         super().__post_init__()
         check_calibration(self.epsilon, self.noise_scale)
-        if self.threshold is None and self.delta is None:
+        if self.above is None and self.delta is None:
             beside = setting("epsilon" if self.noise_scale is None else "noise_scale")
             raise InputError(
-                "safelog-session needs " + setting("delta") + " or " + setting("threshold") + " beside " + beside,
+                "safelog-session needs " + setting("delta") + " or " + setting("above") + " beside " + beside,
                 parameter="delta",
                 instead="try " + setting("delta", 1e-6),
             )
@@ -114,37 +130,30 @@ class SafeLogSession(Mechanism[SafeLogSessionSettings]):
 
     def planned(self, log: SearchLog | int | None) -> Plan[SafeLogSessionSettings]:
         noises = 2 if self.variant == "published" else 1  # fresh noise for the published count is paid again
-        changes = noises * sum(self.parts) * (1 if self.neighbours == "add-remove" else 2)
-        scale = self.noise_scale or calibrate.scale_for(self.epsilon or 0, changes)
+        changes = calibrate.changed_counts(noises * sum(self.parts), self.neighbours)
+        scale, epsilon = scale_and_epsilon(self.epsilon, self.noise_scale, changes)
         paper_threshold, thresholds = self._thresholds(scale)
-        delta = sum(
+        exact = sum(
             self._delta(part, scale, t, paper_threshold) for part, t in zip(self.parts, thresholds, strict=True)
         )
-        if self.threshold is not None and self.delta is not None and delta > self.delta:
-            raise InputError(
-                f"the threshold {self.threshold:g} is infeasible: delta would be {delta:.3g}",
-                parameter="threshold",
-                value=self.threshold,
-                instead="raise " + setting("threshold"),
-            )
+        delta = delta_of(self.delta, exact, self.above)
         paper_epsilon = sum(safelog.session_epsilon(part, scale, paper_threshold) for part in self.parts)
         paper_delta = sum(safelog.session_delta(part, scale, paper_threshold) for part in self.parts)
-        epsilon = self.epsilon or calibrate.epsilon_of(scale, changes)
         if self.variant == "published" and self.epsilon is None and self.neighbours == "add-remove":
             epsilon = max(epsilon, paper_epsilon)
         if epsilon == inf:
             raise InputError(
-                f"with this noise the threshold {self.threshold or 0:g} promises nothing: the paper's ε is infinite",
-                parameter="threshold",
-                value=self.threshold,
-                instead="raise " + setting("threshold"),
+                f"with this noise nothing is promised above {self.above or 0:g}: the paper's ε is infinite",
+                parameter="above",
+                value=self.above,
+                instead="raise " + setting("above"),
             )
         guarantee = Guarantee(
             notion="approximate",
             epsilon=epsilon,
-            delta=self.delta if self.delta is not None else min(1.0, delta),
+            delta=delta,
             neighbours=self.neighbours,
-            proof="docs/guarantees.md#safelog-session",
+            proof="docs/guarantees/safelog-session.md",
             assumed_public=(AT_LEAST_TWO_USERS,),
         )
         return Plan(
@@ -153,8 +162,20 @@ class SafeLogSession(Mechanism[SafeLogSessionSettings]):
             self._settings(scale, thresholds),
             guarantee,
             {"paper_epsilon": paper_epsilon, "paper_delta": paper_delta},
+            takes=self._takes(thresholds[0]),
             counts="users" if self.variant == "ours" else "occurrences",
         )
+
+    def _takes(self, threshold: int) -> str:
+        sessions = "session" if self.sessions_per_user == 1 else f"{self.sessions_per_user} sessions"
+        said = (
+            f"A sequence comes out with probability ½ if {threshold:,} users have it in the first "
+            f"{self.queries_per_session} queries of their first {sessions}."
+        )
+        if self.sessions_per_user > 1:
+            return said
+        in_all = float(f"{threshold * ONE_USER_IN:.1g}")
+        return f"{said} In a log like the demo log that takes about {in_all:,.0f} users; fewer queries take fewer."
 
     def _settings(self, scale: float, thresholds: list[int]) -> SafeLogSessionSettings:
         fresh = scale if self.variant == "published" else None
@@ -176,16 +197,14 @@ class SafeLogSession(Mechanism[SafeLogSessionSettings]):
 
     def _thresholds(self, scale: float) -> tuple[float, list[int]]:
         """The paper's K, and T of each part."""
-        if self.threshold is not None:
-            return self.threshold, [floor(self.threshold) + 1] * len(self.parts)
+        if self.above is not None:
+            return self.above, [floor(self.above) + 1] * len(self.parts)
         share = calibrate.equal_share(self.delta or 0, len(self.parts))
         if self.variant == "ours":
             thresholds = [calibrate.approximate_threshold(scale, share, part) for part in self.parts]
             return thresholds[0] - 1, thresholds
         # One K for both parts, as the thesis has it.
-        k = max(
-            ceil(max(calibrate.korolova_threshold(part / scale, share, part) for part in self.parts)), max(self.parts)
-        )
+        k = max(ceil(max(calibrate.published_threshold(scale, share, part) for part in self.parts)), max(self.parts))
         return k, [k + 1] * len(self.parts)
 
     def check(self, log: SearchLog) -> None:
@@ -200,18 +219,18 @@ class SafeLogSession(Mechanism[SafeLogSessionSettings]):
         settings = plan.settings
         engine, noise = log.engine, DiscreteLaplace(settings.selection.noise_scale)
         fresh = noise if self.variant == "published" else None
-        progress(f"keeping the first {self.sessions_per_user} sessions of each user")
+        progress("keeping the first sessions of each user")
         several = FirstRows(_timed, 5 * self.sessions_per_user * self.queries_per_session)
-        searches = [Search(partial(self._first_sessions, engine), self.sessions_per_user, several)]
+        finders = [Finder(partial(self._first_sessions, engine), self.sessions_per_user, several)]
         if self.clicks_per_user:
-            searches.append(
-                Search(self._first_clicks, self.clicks_per_user, FirstRows(_clicked, 3 * self.clicks_per_user))
+            finders.append(
+                Finder(self._first_clicks, self.clicks_per_user, FirstRows(_clicked, 3 * self.clicks_per_user))
             )
-        sessions, *clicks = on_early_rows(log, partial(self._prepared, log), searches)
+        sessions, *clicks = on_early_rows(log, partial(self._prepared, log), finders)
         kept = subsequences(engine.stage(sessions), self.queries_per_session, engine)
         if self.variant == "ours":
             kept = kept.distinct()
-        counts = engine.stage(count_users(kept, ["session"]))
+        counts = engine.stage(count_rows(kept, "session"))
         progress("adding noise to the sessions")
         threshold = settings.selection.threshold
         published = survivors(
@@ -223,7 +242,7 @@ class SafeLogSession(Mechanism[SafeLogSessionSettings]):
             told_apart = ["user", "query", "url"] if self.variant == "ours" else ["user", "query", "url", "time"]
             first = clicks[0].select(told_apart).distinct()
             tables["clicks"] = survivors(
-                engine.stage(count_users(first, ["query", "url"])),
+                engine.stage(count_rows(first, "query", "url")),
                 ["query", "url"],
                 threshold=settings.clicks.threshold,
                 noise=noise,
@@ -240,7 +259,7 @@ class SafeLogSession(Mechanism[SafeLogSessionSettings]):
         return normal_with_suspects(rows.select(columns), log.normalization)
 
     def _allowed(self, rows: ir.Table) -> ir.Table:
-        allowed = without_personal(rows, ours=not self.personal, own=self.patterns)
+        allowed = without_personal(rows, ours=not self.keep_personal, own=self.patterns)
         return allowed.filter(allowed["query"] != "")
 
     def _first_sessions(self, engine: Engine, rows: ir.Table) -> ir.Table:

@@ -31,8 +31,16 @@ from searchveil.privacy.noise import DiscreteLaplace, Source, poisson_arrivals
 from searchveil.privacy.rounding import at_most
 from searchveil.progress import Progress, silent
 from searchveil.publish.click_counts import StagedClicks, click_counts
-from searchveil.publish.individual import Individual, IndividualSettings, RoundedTo, SelectionDelta, too_little
-from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Published, unit_of
+from searchveil.publish.individual import (
+    Individual,
+    IndividualSettings,
+    RoundedTo,
+    SelectionDelta,
+    require_something,
+    too_little,
+    users_for_one,
+)
+from searchveil.publish.mechanism import Mechanism, Published, at_least_users, unit_of
 from searchveil.publish.parameters import Candidates, Declared, NeighboursKind, Pool
 from searchveil.publish.plan import Plan, Settings, given
 
@@ -94,10 +102,15 @@ class Sampling(Mechanism[SamplingSettings | IndividualSettings]):
     clicks on shared pairs, as many of each as are best for the `objective` within the limit b = min(ε, ln 1/(1−δ)),
     where ε may be left out; how many is computed from the log and taken as public. "poisson" (ours) draws every user's
     clicks independently at a rate per pair; "multinomial" is the paper's, a whole number of draws of each pair. For
-    them, `output_size` is |O| of `frequent` and `kl` (half of what fits,
-    if left out), `support` the relative frequency from which a pair counts as frequent, `seconds` the time to look for
-    whole numbers, `solver` who looks for the most diverse ones (SPE is the paper's). With `noise_counts`, the paper's
-    preprocessing and noise Lap(d/ε′) on the numbers of draws.
+    them, `output_size` is |O| of `frequent` and `kl` (half of what fits, if left out), `support` the relative frequency
+    from which a pair counts as frequent, `seconds` the time to look for whole numbers, `solver` who looks for the most
+    diverse ones (SPE is the paper's). With `noise_counts`, the paper's preprocessing and noise
+    Lap(d/ε′) on the numbers of draws.
+
+    Proofs: docs/guarantees/individual-rates.md, docs/guarantees/sampling.md.
+
+    >>> sv.Sampling(delta=0.1, epsilon=1).plan(users := 1000).figures["users"]
+    1000
     """
 
     method: ClassVar[str] = "sampling"
@@ -219,14 +232,15 @@ class Sampling(Mechanism[SamplingSettings | IndividualSettings]):
         chance = self.delta if isinstance(self.b, LogOf) else min(self.delta, nextafter(-expm1(-b), 1.0))
         unit = unit_of(log)
         appears = f"a {unit} that is in the log appears in it with a probability of at most {at_most(chance)}"
+        least = at_least_users(users_for_one(b))
         guarantee = Guarantee(
             notion="sampling-step",
             epsilon=0.0,
             delta=chance,
             neighbours="remove",
-            proof="docs/guarantees.md#sampling",
+            proof="docs/guarantees/sampling.md",
             assumed_public=(
-                AT_LEAST_TWO_USERS,
+                least,
                 COUNTS_X,
                 "δ, where it was looked for in the log",
                 "the figures of the record: of users and pairs, of the program's optimum, of the expected output",
@@ -255,6 +269,7 @@ class Sampling(Mechanism[SamplingSettings | IndividualSettings]):
 
     def check(self, log: SearchLog) -> None:
         CLICK.check(log)
+        require_something(log, float(self.b) if self.individual is None else self.individual.rate, self.delta)
 
     def publish(self, log: SearchLog, plan: Plan[Any], source: Source, progress: Progress) -> Published:
         if self.individual is not None:
@@ -301,13 +316,13 @@ class Sampling(Mechanism[SamplingSettings | IndividualSettings]):
 
         told_at = 0.0
 
-        def told(done: int, users: int) -> None:
+        def report(done: int, users: int) -> None:
             nonlocal told_at
             if monotonic() >= told_at + 2:
                 told_at = monotonic()
                 progress(f"how much does one user matter? {done:,} of {users:,} users in a row may stay")
 
-        kept = bound_effects(clicks.counts, self._program, self.b, self.most_change, progress=told)
+        kept = bound_effects(clicks.counts, self._program, self.b, self.most_change, progress=report)
         return StagedClicks(kept.counts, clicks.pairs, clicks.numbers[kept.pairs])
 
     def _solved(self, counts: ClickCounts, total: float | None, largest: Reals | None, progress: Progress) -> Solution:

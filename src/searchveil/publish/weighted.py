@@ -81,6 +81,11 @@ class Weighted(Mechanism[WeightedSettings]):
     `counts` are how many users hold each named item, or how often it was searched, measured with `count_share` of the
     budget; "score" publishes the noisy weight that named an item instead, which costs nothing, and "none" the items
     alone. With a `pool`, only its items can be named; the pool is public, so no δ is needed for items of one user.
+
+    Proof: docs/guarantees/weighted.md.
+
+    >>> sorted(sv.Weighted(epsilon=100, delta=1e-6).release(log).table["query"].to_pylist())
+    ['news', 'weather']
     """
 
     method: ClassVar[str] = "weighted"
@@ -148,7 +153,7 @@ class Weighted(Mechanism[WeightedSettings]):
             epsilon=self.epsilon,
             delta=self.delta,
             neighbours=self.neighbours,
-            proof="docs/guarantees.md#weighted",
+            proof="docs/guarantees/weighted.md",
             assumed_public=tuple(public),
             mu=calibration.mu,
             mu_delta=calibration.mu_delta(self.neighbours),
@@ -167,7 +172,7 @@ class Weighted(Mechanism[WeightedSettings]):
         item, weights = item_named(self.item), plan.settings.weights
         calibration = self._calibration.with_numbers(weights.sigma, weights.threshold)
         progress(f"gathering who holds what, up to {self.candidates_per_user} items of each user")
-        where = HeldHere if log.engine.in_process else HeldInEngine
+        where = HeldInMemory if log.engine.in_process else HeldInEngine
         held = where.of(log, item, self.pool, self.candidates_per_user, source)
         progress(f"{calibration.policy.rounds} rounds of noisy weights")
         account = GaussianAccount(calibration.account_sigma, self.neighbours)
@@ -192,7 +197,7 @@ class Weighted(Mechanism[WeightedSettings]):
             published = published.append_column("count", pa.array(counts))
         elif self.counts == "score":
             published = published.append_column("score", pa.array(named.scores / (UNIT * ONE)))
-        return Published({"data": _in_order(published, item.columns)})
+        return Published({"data": in_order(published, item.columns)})
 
 
 @dataclass(frozen=True)
@@ -239,7 +244,8 @@ class Calibration:
     def of(cls, asked: Weighted) -> "Calibration":
         assert asked.count_share is not None
         policy = policy_named(asked.policy)
-        for_noise = asked.delta if asked.pool is not None else NOISE_SHARE * asked.delta
+        # The last part of it pays for ε and δ being printed as decimals, which may be a little below the floats.
+        for_noise = asked.delta * (1 - 1e-12) if asked.pool is not None else NOISE_SHARE * asked.delta
         account_sigma = sigma_for(asked.epsilon, for_noise)
         set_share = 1 - Fraction(asked.count_share)
         account = GaussianAccount(account_sigma, asked.neighbours)
@@ -257,28 +263,29 @@ class Calibration:
 
 
 @dataclass(frozen=True)
-class HeldHere:
+class HeldInMemory:
     """Who holds what, in this process. `HeldInEngine` is the same for an engine that works elsewhere."""
 
-    items: pa.Table
+    texts_as_read: pa.Table  # ten million rows that are never copied: few of them are ever asked for
+    rows: Integers  # where each item's text is
     holdings: Holdings
 
     @classmethod
     def of(
         cls, log: SearchLog, item: Item, pool: QueryPool | None, candidates_per_user: int, source: Source
-    ) -> "HeldHere":
-        texts, holdings = _gather(log, item, pool)
+    ) -> "HeldInMemory":
+        texts, rows, holdings = _gather(log, item, pool)
         holdings = holdings.bounded(candidates_per_user, source)
         if pool is None:  # an item that nobody keeps must never be named
             kept = holdings.degrees > 0
-            texts, holdings = texts.filter(pa.array(kept)), holdings.only(kept)
-        return cls(texts, holdings)
+            rows, holdings = rows[kept], holdings.only(kept)
+        return cls(texts, rows, holdings)
 
     def select(self, **known: Any) -> Named:
         return select(self.holdings, **known)
 
     def texts(self, named: Named) -> pa.Table:
-        return self.items.take(named.items)
+        return self.texts_as_read.take(self.rows[named.items])
 
     def totals(self, named: Named, parts: Integers) -> Integers:
         """What each named item's holders add up to, where a user of n of them gives parts[n] to each."""
@@ -291,8 +298,8 @@ class HeldHere:
         return totals
 
 
-def _gather(log: SearchLog, item: Item, pool: QueryPool | None) -> tuple[pa.Table, Holdings]:
-    """Every item, and beside it the users who hold it, each once, as small integers."""
+def _gather(log: SearchLog, item: Item, pool: QueryPool | None) -> tuple[pa.Table, Integers, Holdings]:
+    """Texts; every item's place among them; and the users who hold it, each once, as small integers."""
     columns, engine = list(item.columns), log.engine
     codes = engine.number(log.table.select("user").distinct(), "_holder", ["user"])
     rows = item.held(log).join(codes, "user")
@@ -308,25 +315,25 @@ def _gather(log: SearchLog, item: Item, pool: QueryPool | None) -> tuple[pa.Tabl
     return _merge_spellings(engine.fetch(items), columns)
 
 
-def _merge_spellings(items: pa.Table, columns: list[str]) -> tuple[pa.Table, Holdings]:
-    """One row for each item. Blank ones go; a user of several spellings of an item holds it once."""
-    texts = items.select(columns)
+def _merge_spellings(items: pa.Table, columns: list[str]) -> tuple[pa.Table, Integers, Holdings]:
+    """The rows of the different items. Blank ones go; a user of several spellings of an item holds it once."""
+    texts, typed = items.select(columns), Holdings(*_lists(items["_holders"]))
     blank = np.logical_or.reduce([_mask(pc.equal(texts[column], pa.scalar(""))) for column in columns])
     # Few texts have several spellings: only these are looked at again.
     respelled = texts.filter(items["_differs"])
     several = np.logical_and.reduce([_mask(pc.is_in(texts[column], respelled[column])) for column in columns]) & ~blank
-    again = items.filter(pa.array(several))
+    again = texts.filter(pa.array(several))
     numbers = [np.asarray(again[column].combine_chunks().dictionary_encode().indices) for column in columns]
     _, first, item_of = np.unique(np.stack(numbers), axis=1, return_index=True, return_inverse=True)
-    users, spellings = _lists(again["_holders"])
-    pairs = np.unique(np.stack([np.repeat(item_of, spellings), users]), axis=1)
-    merged = Holdings(pairs[1].astype(np.int32), np.bincount(pairs[0], minlength=len(first)).astype(np.int64))
-    as_typed = ~several & ~blank
-    once = Holdings(*_lists(items["_holders"])).only(as_typed)
-    together = pa.concat_tables([texts.filter(pa.array(as_typed)), again.select(columns).take(first)])
-    return together, Holdings(
-        np.concatenate([once.users, merged.users]), np.concatenate([once.degrees, merged.degrees])
-    )
+    spellings = typed.only(several)
+    pairs = np.sort(np.repeat(item_of, spellings.degrees) << 32 | spellings.users)
+    pairs = pairs[np.diff(pairs, prepend=-1) > 0]
+    merged = np.bincount(pairs >> 32, minlength=len(first))
+    once = ~several & ~blank
+    typed = typed.only(once)
+    rows: Integers = np.concatenate([np.flatnonzero(once), np.flatnonzero(several)[first]])
+    users = np.concatenate([typed.users, (pairs & 0xFFFFFFFF).astype(np.int32)])
+    return texts, rows, Holdings(users, np.concatenate([typed.degrees, merged]))
 
 
 def _mask(where: Any) -> npt.NDArray[np.bool_]:
@@ -335,10 +342,10 @@ def _mask(where: Any) -> npt.NDArray[np.bool_]:
 
 
 def _lists(holders: Any) -> tuple[npt.NDArray[np.int32], Integers]:
-    """What the lists hold, one after the other, and how long each is."""
-    lists = holders.combine_chunks()
-    degrees = pc.fill_null(pc.list_value_length(lists), 0).to_numpy(zero_copy_only=False).astype(np.int64)
-    return lists.flatten().to_numpy(zero_copy_only=False).astype(np.int32, copy=False), degrees
+    """What the lists hold, one after the other, and how long each is; a missing one is empty."""
+    lengths = pc.fill_null(pc.list_value_length(holders), 0)
+    users = [chunk.flatten().to_numpy(zero_copy_only=False).astype(np.int32, copy=False) for chunk in holders.chunks]
+    return np.concatenate([np.zeros(0, np.int32), *users]), lengths.to_numpy().astype(np.int64, copy=False)
 
 
 def measured_counts(
@@ -376,13 +383,16 @@ def _searches(log: SearchLog, item: Item, named: pa.Table) -> Integers:
     return scaled_totals(counted, named.num_rows, SQUARED_SEARCHES, engine)
 
 
-def scaled_totals(amounts: ir.Table, size: int, squared_length: int, engine: Engine) -> Integers:
+def scaled_totals(amounts: ir.Table, size: int, squared_length: int, engine: Engine, percent: int = 0) -> Integers:
     """The sums at each `_place` of users' amounts, whole numbers of at least 1, in units of COUNT_UNIT.
 
     The unit is smaller for a user of a longer vector: ⌊√(squared_length/Σ amount²)⌋. Only the sums leave the engine.
+    A vector counts as no shorter than so many `percent` of (Σ amount)²: users of one number then have one unit, and
+    those who happen to have most in one cell do not weigh less.
     """
     amount, user = amounts["_amount"], ibis.window(group_by="user")
-    squared = amounts.mutate(_squares=(amount * amount).sum().over(user).cast("int64"))
+    squares, total = ((amount * amount).sum().over(user).cast("int64"), amount.sum().over(user).cast("int64"))
+    squared = amounts.mutate(_squares=ibis.greatest(squares, total * total * percent // 100))
     squares = squared["_squares"]
     root = (ibis.literal(float(squared_length)) / squares.cast("float64")).sqrt().floor().cast("int64")
     root = root - (root * root * squares > squared_length).cast("int64")  # where it was rounded up
@@ -399,7 +409,7 @@ def scaled_totals(amounts: ir.Table, size: int, squared_length: int, engine: Eng
     return totals
 
 
-def _in_order(published: pa.Table, columns: tuple[str, ...]) -> pa.Table:
+def in_order(published: pa.Table, columns: tuple[str, ...]) -> pa.Table:
     """Largest first, then by text: an order that tells nothing else."""
     measured = [name for name in published.column_names if name not in columns]
     types = {

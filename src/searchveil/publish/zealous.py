@@ -6,9 +6,9 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from searchveil.errors import Blank, InputError, setting, settings
 from searchveil.items import QUERY, item_named
+from searchveil.items.histogram import bounded_histogram
 from searchveil.log import SearchLog
 from searchveil.privacy import calibrate
-from searchveil.privacy.contributions import bound_contributions, count_users
 from searchveil.privacy.guarantee import Guarantee, Notion
 from searchveil.privacy.noise import DiscreteLaplace, Source
 from searchveil.progress import Progress
@@ -42,6 +42,11 @@ class Zealous(Mechanism[ZealousSettings]):
     `notion` chooses the calibration: "approximate" (ours, the smallest threshold), or the paper's "probabilistic"
     (Theorem 3, for a public number of users) and "indistinguishable" (Theorem 2). Thresholds are the best ones unless
     given; one that is too low for the promise is refused.
+
+    Proof: docs/guarantees/zealous.md.
+
+    >>> sv.Zealous(epsilon=100, delta=1e-6).release(log).table["query"].to_pylist()
+    ['news', 'weather']
     """
 
     method: ClassVar[str] = "zealous"
@@ -118,7 +123,7 @@ class Zealous(Mechanism[ZealousSettings]):
             epsilon=self.epsilon,
             delta=self.delta,
             neighbours=self.neighbours,
-            proof=f"docs/guarantees.md#zealous-{self.notion}",
+            proof=f"docs/guarantees/zealous.md#{self.notion}",
             assumed_public=tuple(public),
             caveats=(_NOT_CLOSED, _SEED_PUBLISHED) if self.notion == "probabilistic" else (),
         )
@@ -178,15 +183,9 @@ class Zealous(Mechanism[ZealousSettings]):
 
     def publish(self, log: SearchLog, plan: Plan[ZealousSettings], source: Source, progress: Progress) -> Published:
         item, selection = item_named(self.item), plan.settings.selection
-        seed = plan.settings.choice_seed
+        seed = source.seed() if plan.settings.choice_seed is None else plan.settings.choice_seed
         progress(f"keeping up to {self.per_user} items of each user")
-        chosen = bound_contributions(
-            item.held(log), item.columns, self.per_user, source.seed() if seed is None else seed, log.engine
-        )
-        kept = item.finish(chosen, log.normalization).distinct()
-        counts = count_users(kept, item.columns)
-        counts = log.engine.stage(counts.filter(counts["count"] >= selection.first_threshold))
-        counts = item.not_blank(counts)
+        counts = bounded_histogram(log, item, per_user=self.per_user, seed=seed, at_least=selection.first_threshold)
         progress("adding noise")
         noise = DiscreteLaplace(selection.noise_scale)
         published = survivors(

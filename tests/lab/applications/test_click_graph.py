@@ -123,6 +123,7 @@ def test_every_step_shares_the_links_of_the_graph(duckdb_engine: Engine) -> None
     assert AdHocSearch().step(graph).links is ImpactSearch().step(graph).links is graph.weights
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=25)
 @given(st.permutations([("q", "u", 3), ("q", "v", 1), ("p", "v", 2), ("r", "w", 4), ("r", "v", 1)]))
 def test_the_order_of_rows_does_not_matter(duckdb_engine: Engine, rows: list[tuple[str, str, int]]) -> None:

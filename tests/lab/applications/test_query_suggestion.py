@@ -48,6 +48,7 @@ def test_later_pairs_agree_with_a_loop(duckdb_engine: Engine, sessions: Sessions
     assert pairs_of(view, ["a", "b"]) == counted
 
 
+@pytest.mark.slow
 @settings(deadline=None, max_examples=40)
 @given(CLICKS, st.dictionaries(st.tuples(st.sampled_from("abcde"), st.sampled_from("abcde")), st.integers(1, 5)))
 def test_suggestions_agree_with_the_formula(

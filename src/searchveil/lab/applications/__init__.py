@@ -1,6 +1,6 @@
 """What is a release still good for? One file per application; each runs alike on a release and on the original."""
 
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Protocol, cast
 
 from searchveil.errors import InputError
@@ -35,5 +35,4 @@ class Application(Protocol):
 def application_named(name: str) -> type[Application]:
     if name not in APPLICATIONS:
         raise InputError(f"no application '{name}'; there are {', '.join(APPLICATIONS)}")
-    module, _, class_name = APPLICATIONS[name].partition(":")
-    return cast("type[Application]", getattr(import_module(module), class_name))
+    return cast("type[Application]", resolve_name(APPLICATIONS[name]))

@@ -105,15 +105,15 @@ def attack_k_anonymity(
     if runs < 1:
         raise InputError(f"the attack needs at least 1 run, not {runs}")
     source = source or Source()
-    scene = Scene.of(log, PERSONAL_QUERY if guess is None else guess)
-    words = sorted(set(scene.guess.split()))
-    keyword, sharing_keyword = scene.rarest(words)
-    sharing_query, same_sessions = scene.others_with_query(), scene.others_with_session(words)
+    target = Target.of(log, PERSONAL_QUERY if guess is None else guess)
+    words = sorted(set(target.guess.split()))
+    keyword, sharing_keyword = target.rarest(words)
+    sharing_query, same_sessions = target.others_with_query(), target.others_with_session(words)
     zealous = Zealous(epsilon=1, delta=1e-6, item="query", per_user=5)
     threshold = zealous.plan(log).settings.selection.threshold
 
     def query_is_published(release: pa.Table) -> bool:
-        return _rows(release, query=scene.guess) > 0
+        return _rows(release, query=target.guess) > 0
 
     def keyword_is_exact(release: pa.Table) -> bool:
         return _rows(release, keyword=keyword, generalised=False) > 0
@@ -125,8 +125,8 @@ def attack_k_anonymity(
         progress(f"attacking {mechanism.method} with {fakes} fake accounts")
 
         def share(*, with_victim: bool) -> float:
-            played = scene.played(fakes, with_victim=with_victim)
-            return sum(seen(mechanism.release(played, source=source).table) for _ in range(runs)) / runs
+            attacked = target.with_fakes(fakes, with_victim=with_victim)
+            return sum(seen(mechanism.release(attacked, source=source).table) for _ in range(runs)) / runs
 
         return Trial(
             mechanism.method,
@@ -141,7 +141,7 @@ def attack_k_anonymity(
     published = "the query is published"
     completing = max(0, k - 1 - sharing_query)
     return AttackResult(
-        scene.guess,
+        target.guess,
         k,
         (
             trial(KQuery(k), completing, published, query_is_published),
@@ -156,7 +156,7 @@ def attack_k_anonymity(
 
 
 @dataclass(frozen=True)
-class Scene:
+class Target:
     """A log with its users renamed to text, a victim in it, and what the attacker guesses the victim searched."""
 
     log: SearchLog
@@ -164,7 +164,7 @@ class Scene:
     guess: str
 
     @classmethod
-    def of(cls, log: SearchLog, typed: str) -> "Scene":
+    def of(cls, log: SearchLog, typed: str) -> "Target":
         guess = log.normalization.apply_to_text(typed)
         if not guess.strip():
             raise InputError(f"the guess '{typed}' has no text in it; guess a query")
@@ -184,7 +184,7 @@ class Scene:
         """The log without the victim's history."""
         return replace(self.log, table=self.log.table.filter(self.log.table["user"] != self.victim))
 
-    def played(self, fakes: int, *, with_victim: bool) -> SearchLog:
+    def with_fakes(self, fakes: int, *, with_victim: bool) -> SearchLog:
         """The log to release, in which the fake accounts, and with the victim also the victim, searched the guess."""
         accounts = [f"fake account {number + 1}" for number in range(fakes)] + [self.victim] * with_victim
         people = self.log if with_victim else self.others

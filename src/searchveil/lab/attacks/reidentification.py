@@ -94,7 +94,7 @@ def attack_reidentification(
     progress("looking for them in the log")
     before = _linkage_in_log(log, facts)
     progress("looking for them in the release")
-    published = Published.of([log.engine.fetch(table) for table in release.load(log.engine).values()])
+    published = ReleasedTexts.of([log.engine.fetch(table) for table in release.load(log.engine).values()])
     right, right_about_others = _guessing(published, facts, histories)
     planted_queries = [] if planted is None else planted["query"].to_pylist()
     texts = [log.normalization.apply_to_text(str(query)) for query in planted_queries]
@@ -112,7 +112,7 @@ def attack_reidentification(
 
 
 @dataclass(frozen=True)
-class Published:
+class ReleasedTexts:
     """What a release holds, as an attacker reads it."""
 
     records: Sequence[Terms]  # of a person or a session, under a pseudonym
@@ -121,7 +121,7 @@ class Published:
     by_word: bool  # the release has words, not queries
 
     @classmethod
-    def of(cls, tables: Sequence[pa.Table]) -> "Published":
+    def of(cls, tables: Sequence[pa.Table]) -> "ReleasedTexts":
         records: dict[str, set[str]] = {}
         together: list[tuple[float, Terms]] = []
         popular: dict[str, float] = {}
@@ -193,7 +193,9 @@ class Published:
         return any(words <= record for record in self.records) if self.records else words <= self._single
 
 
-def _guessing(published: Published, facts: Mapping[Any, Terms], histories: Mapping[Any, Terms]) -> tuple[float, float]:
+def _guessing(
+    published: ReleasedTexts, facts: Mapping[Any, Terms], histories: Mapping[Any, Terms]
+) -> tuple[float, float]:
     """How often a guess about one more query of a target is right: about the target, and about somebody else."""
     everyone = list(facts)
     guesses = [published.guess(facts[user]) for user in everyone]
@@ -207,7 +209,7 @@ def _guessing(published: Published, facts: Mapping[Any, Terms], histories: Mappi
     return right_about(everyone), right_about(others)
 
 
-def _somebody_else(others: Sequence[Any], facts: Mapping[Any, Terms], published: Published, guess: Terms) -> Any:
+def _somebody_else(others: Sequence[Any], facts: Mapping[Any, Terms], published: ReleasedTexts, guess: Terms) -> Any:
     """Another target of whom the guess is as little known as of the one it was made about; else any other."""
     unknown = (user for user in others if guess.isdisjoint(published.read(facts[user])))
     return next(unknown, others[0] if others else next(iter(facts)))
@@ -221,7 +223,7 @@ def _linkage_in_log(log: SearchLog, facts: Mapping[Any, Terms]) -> Linkage:
 
 
 def _linkage(
-    log: SearchLog, published: Published, facts: Mapping[Any, Terms], histories: Mapping[Any, Terms]
+    log: SearchLog, published: ReleasedTexts, facts: Mapping[Any, Terms], histories: Mapping[Any, Terms]
 ) -> Linkage:
     """Whose a record is goes by its content: it is one of the users who searched all that is in it, by lot."""
     best = {user: published.best(known) for user, known in facts.items()}
@@ -237,7 +239,7 @@ def _one_owner(best: Sequence[Terms], fits: Sequence[Terms], owners: Mapping[Ter
     return len(set(best)) == 1 and bool(fits) and owners[best[0]] == 1
 
 
-def _users_who_hold(log: SearchLog, published: Published, records: set[Terms]) -> dict[Terms, int]:
+def _users_who_hold(log: SearchLog, published: ReleasedTexts, records: set[Terms]) -> dict[Terms, int]:
     """How many users of the log searched everything that is in a record."""
     item = KEYWORD if published.by_word else QUERY
     numbered = sorted(records, key=sorted)

@@ -12,10 +12,11 @@ import pyarrow as pa
 
 from searchveil.engine import open_engine
 from searchveil.errors import InputError
+from searchveil.items.normal import count_rows
 from searchveil.lab.estimate import epsilon_proved
 from searchveil.log import SearchLog
 from searchveil.privacy import calibrate, safelog
-from searchveil.privacy.contributions import count_users, first_of_each_user
+from searchveil.privacy.contributions import first_of_each_user
 from searchveil.privacy.noise import DiscreteLaplace, Source
 from searchveil.privacy.rounding import at_least, at_most
 from searchveil.progress import Progress, silent
@@ -66,7 +67,7 @@ class ClickAttack:
 
 
 def attack_safelog_clicks(
-    *, noise_scale: float = 10.0, threshold: float = 10.0, runs: int = 100, source: Source | None = None,
+    *, noise_scale: float = 10.0, above: float = 10.0, runs: int = 100, source: Source | None = None,
     progress: Progress = silent,
 ) -> ClickAttack:  # fmt: skip
     """Release both logs many times, by the paper's click release and by ours with the same ε."""
@@ -74,13 +75,13 @@ def attack_safelog_clicks(
         raise InputError(f"the attack needs at least 1 run, not {runs}")
     calibrate.check_scale(noise_scale)
     source = source or Source()
-    paper_epsilon = safelog.click_epsilon(1, 1, noise_scale, threshold)
+    paper_epsilon = safelog.click_epsilon(1, 1, noise_scale, above)
     ours = SafeLogClick(epsilon=paper_epsilon, delta=1e-6, queries_per_user=1, clicks_per_user=1)
     engine = open_engine()
     logs = [SearchLog(engine.load(_history(with_victim=present)), engine) for present in (True, False)]
 
     progress("releasing as the paper does")
-    as_published = [sum(_published_clicks(log, noise_scale, threshold, runs, source)) for log in logs]
+    as_published = [sum(_published_clicks(log, noise_scale, above, runs, source)) for log in logs]
     progress("releasing as searchveil does")
     as_ours = [
         sum(SINGLE_URL in ours.release(log, source=source).tables["clicks"]["url"].to_pylist() for _ in range(runs))
@@ -110,16 +111,16 @@ def _history(*, with_victim: bool) -> pa.Table:
     )
 
 
-def _published_clicks(log: SearchLog, scale: float, threshold: float, runs: int, source: Source) -> list[bool]:
+def _published_clicks(log: SearchLog, scale: float, above: float, runs: int, source: Source) -> list[bool]:
     """Whether the single url is in the paper's output, run by run: (q, u, clicks + noise) for every clicked u.
 
     One query and one click of each user, as the paper limits them; q is released iff its noisy count passes K.
     """
     first = first_of_each_user(log.table, ["time"], 1)
-    clicks = log.engine.fetch(count_users(first, ["query", "url"])).to_pylist()
+    clicks = log.engine.fetch(count_rows(first, "query", "url")).to_pylist()
     searches = sum(row["count"] for row in clicks)
     clicked_urls = {row["url"] for row in clicks}
-    passes = searches + DiscreteLaplace(scale).sample(runs, source) > threshold
+    passes = searches + DiscreteLaplace(scale).sample(runs, source) > above
     return [bool(passed) and SINGLE_URL in clicked_urls for passed in passes]
 
 

@@ -15,7 +15,7 @@ from searchveil.items import QUERY, Item, item_named
 from searchveil.lab.audit.control import UnseenError, require_enough_runs, watched_items
 from searchveil.lab.audit.engine import RepeatingEngine, rows_by_slot
 from searchveil.lab.audit.evidence import SCORES, Finding, Observation, Runs, Watched, choose, published_counts
-from searchveil.lab.audit.sampled import play, require_seen, samples_users, staged
+from searchveil.lab.audit.sampled import observe_runs, prepared, require_seen, samples_users
 from searchveil.lab.audit.scenes import FAVOURITES, AuditLog, Canary, Shape, canaries_for
 from searchveil.log import SearchLog
 from searchveil.privacy.guarantee import Guarantee
@@ -107,10 +107,14 @@ def audit(
 ) -> AuditReport:
     """Release logs with and without canaries `runs` times and bound ε from below, at the claimed δ.
 
-    `canaries` names those to play, all that make sense for the mechanism unless told. A true promise is refuted with a
+    `canaries` names those to use, all that make sense for the mechanism unless told. A true promise is refuted with a
     probability of at most 1 − `confidence`, over all canaries together.
 
     Releases are made in a DuckDB engine of the audit's own, which is quick at many small ones, or in `engine`.
+
+    >>> mechanism = sv.Zealous(epsilon=1, delta=0.1, per_user=1)
+    >>> sv.audit(mechanism, runs=170, canaries=["near"], confidence=0.999999).refuted
+    False
     """
     if not 0 < confidence < 1:
         raise InputError(f"the confidence is a probability, not {confidence:g}; try 0.95")
@@ -126,24 +130,24 @@ def audit(
             require_enough_runs(runs, 1 - CHOOSING, guarantee, (1 - confidence) / canaries)
 
         if samples_users(mechanism):
-            mechanism, sampled, chosen = staged(mechanism, canaries)
-            cast: Sequence[Canary] = [scene.canary for scene in chosen]
+            mechanism, sampled, chosen = prepared(mechanism, canaries)
+            audited_canaries: Sequence[Canary] = [scene.canary for scene in chosen]
             plan = mechanism.plan(sampled.users)
-            enough(plan.guarantee, len(cast))
+            enough(plan.guarantee, len(audited_canaries))
             require_seen(mechanism, sampled, chosen, used, source)
-            played = play(mechanism, sampled, chosen, runs, used, source, progress)
+            observed = observe_runs(mechanism, sampled, chosen, runs, used, source, progress)
         else:
-            scenes = _prepared(mechanism, canaries, enough, folder, used, source, progress)
-            cast, plan = scenes.audited.canaries, scenes.mechanism.plan(scenes.audited.users)
-            played = _play(scenes, used, runs, source, progress)
-        error = (1 - confidence) / len(cast)
+            scenes = _scenes(mechanism, canaries, enough, folder, used, source, progress)
+            audited_canaries, plan = scenes.audited.canaries, scenes.mechanism.plan(scenes.audited.users)
+            observed = _observe_runs(scenes, used, runs, source, progress)
+        error = (1 - confidence) / len(audited_canaries)
     first = int(runs * CHOOSING)
 
     def finding(canary: Canary, scores: Sequence[Scored]) -> Finding:
         event = choose(_split(scores[:first]), plan.guarantee.delta)
         return Finding.of(canary, event, _split(scores[first:]), plan.guarantee.delta, error)
 
-    findings = tuple(map(finding, cast, played))
+    findings = tuple(map(finding, audited_canaries, observed))
     return AuditReport(plan.method, plan.guarantee, plan.parameters, runs, confidence, findings)
 
 
@@ -164,7 +168,7 @@ def _nothing_to_audit(mechanism: Mechanism) -> AuditReport | None:
 
 
 @dataclass(frozen=True)
-class _Prepared:
+class _Scenes:
     """What all runs share: the mechanism with the auditor's public inputs, the scenes, and what tells of each."""
 
     mechanism: Mechanism
@@ -172,7 +176,7 @@ class _Prepared:
     watched: Mapping[str, Sequence[Watched]]
 
 
-def _prepared(
+def _scenes(
     mechanism: Mechanism,
     wanted: Sequence[str] | None,
     enough: Callable[[Guarantee, int], None],
@@ -180,26 +184,26 @@ def _prepared(
     engine: Engine,
     source: Source,
     progress: Progress,
-) -> _Prepared:
+) -> _Scenes:
     """Find how many searches make an item, and what every canary is seen by; an item it cannot see is refused."""
     progress("control: can every canary be seen when nothing protects her?")
     sessions = mechanism.plan(2).settings.sessions
     unseen: UnseenError | None = None
     for length in _item(mechanism).searches if sessions is None else [sessions.queries]:
-        playing, audited = _with_public_inputs(mechanism, wanted, length, 0, folder)
-        enough(playing.plan(audited.users).guarantee, len(audited.canaries))
+        adapted, audited = _with_public_inputs(mechanism, wanted, length, 0, folder)
+        enough(adapted.plan(audited.users).guarantee, len(audited.canaries))
         try:
-            watched = watched_items(playing, audited, LogsOfRuns(audited, engine), source)
+            watched = watched_items(adapted, audited, LogsOfRuns(audited, engine), source)
         except UnseenError as problem:
             unseen = unseen or problem
             continue
         if any(canary.name == "favourite" for canary in audited.canaries):
             progress("looking for items that come out more often than others like them")
             watched["favourite 0"], others = watched["favourite"], watched["favourite"][0].others
-            chosen = _favourite(playing, audited, watched, engine, source)
-            playing, audited = _with_public_inputs(mechanism, wanted, length, chosen, folder)
+            chosen = _favourite(adapted, audited, watched, engine, source)
+            adapted, audited = _with_public_inputs(mechanism, wanted, length, chosen, folder)
             watched["favourite"] = [Watched(item.key, others) for item in watched[f"favourite {chosen}"]]
-        return _Prepared(playing, audited, watched)
+        return _Scenes(adapted, audited, watched)
     assert unseen is not None
     raise unseen
 
@@ -301,13 +305,13 @@ def _favourite(
 Scored = tuple[bool, Mapping[str, float]]  # whether the canary was there, and the scores of that release
 
 
-def _play(scenes: _Prepared, engine: Engine, runs: int, source: Source, progress: Progress) -> list[list[Scored]]:
+def _observe_runs(scenes: _Scenes, engine: Engine, runs: int, source: Source, progress: Progress) -> list[list[Scored]]:
     """For each canary, run by run, whether she was there and what the auditor saw."""
     mechanism, audited, watched = scenes.mechanism, scenes.audited, scenes.watched
     logs, shape = LogsOfRuns(audited, engine), audited.shape
     beside = [item for helper in audited.compared for item in watched[helper.name]]
     replaced = mechanism.plan(audited.users).guarantee.neighbours == "replace-one"
-    played: list[list[Scored]] = [[] for _ in audited.canaries]
+    observed: list[list[Scored]] = [[] for _ in audited.canaries]
     for run in range(runs):
         if run % max(1, runs // 20) == 0:
             progress(f"release {run + 1} of {runs}")
@@ -315,7 +319,7 @@ def _play(scenes: _Prepared, engine: Engine, runs: int, source: Source, progress
         slots = _slots(audited.canaries, coins, replaced)
         released = mechanism.release(logs(slots), source=source)
         counts = published_counts(released.tables, shape.item.columns)
-        for canary, here, scores in zip(audited.canaries, coins, played, strict=True):
+        for canary, here, scores in zip(audited.canaries, coins, observed, strict=True):
             # Who is in the place of the other canaries is known: it is decided by their coins.
             elsewhere = coins.count(False) - (not here)
             bystanders = watched[audited.bystander.name] if replaced else ()
@@ -330,7 +334,7 @@ def _play(scenes: _Prepared, engine: Engine, runs: int, source: Source, progress
                 watched.get(f"{canary.name} moved", ()),
             )
             scores.append((here, {name: score(observation) for name, (_, score) in SCORES.items()}))
-    return played
+    return observed
 
 
 def _slots(canaries: Sequence[Canary], coins: Sequence[bool], replaced: bool) -> list[str]:

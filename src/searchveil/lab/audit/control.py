@@ -30,6 +30,7 @@ BOUNDS = (  # parameters that bound contributions
     "sessions_per_user",
     "clicks_per_user",
     "candidates_per_user",
+    "counted_items",
 )
 
 Counts = Mapping[Key, float]

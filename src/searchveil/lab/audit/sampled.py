@@ -52,7 +52,7 @@ class Scene:
 
 
 @dataclass(frozen=True)
-class SampleStage:
+class SampledAuditLog:
     """The scenes for a plan: crowds large enough that their pairs are named."""
 
     plan: Plan[IndividualSettings]
@@ -141,34 +141,34 @@ def samples_users(mechanism: Mechanism) -> bool:
     return isinstance(mechanism, Sampling) and mechanism.sampler == "individual"
 
 
-def staged(mechanism: Mechanism, wanted: Sequence[str] | None) -> tuple[Mechanism, SampleStage, list[Scene]]:
-    """The mechanism with the auditor's pairs where its own are public, the stage, and the scenes to be played."""
-    stage = SampleStage(mechanism.plan(2))
-    names = [scene.name for scene in stage.scenes]
+def prepared(mechanism: Mechanism, wanted: Sequence[str] | None) -> tuple[Mechanism, SampledAuditLog, list[Scene]]:
+    """The mechanism with the auditor's pairs where its own are public, the log of the audit, and its scenes."""
+    audited = SampledAuditLog(mechanism.plan(2))
+    names = [scene.name for scene in audited.scenes]
     for name in wanted or ():
         if name not in names:
             raise InputError(f"no canary '{name}' for this method; there are {', '.join(names)}")
     assert isinstance(mechanism, Sampling)
     if mechanism.candidates is not None or mechanism.pool is not None:
-        mechanism = replace(mechanism, candidates=stage.pairs, pool=None)
-    return mechanism, stage, [scene for scene in stage.scenes if wanted is None or scene.name in wanted]
+        mechanism = replace(mechanism, candidates=audited.pairs, pool=None)
+    return mechanism, audited, [scene for scene in audited.scenes if wanted is None or scene.name in wanted]
 
 
 def require_seen(
-    mechanism: Mechanism, stage: SampleStage, scenes: Sequence[Scene], engine: Engine, source: Source
+    mechanism: Mechanism, audited: SampledAuditLog, scenes: Sequence[Scene], engine: Engine, source: Source
 ) -> None:
     """The control: with public pairs and δ near 1 everybody appears. Is every canary seen, and by herself alone?"""
     assert isinstance(mechanism, Sampling)
-    off = replace(mechanism, delta=SURELY, epsilon=None, selection_delta=None, candidates=stage.pairs, pool=None)
+    off = replace(mechanism, delta=SURELY, epsilon=None, selection_delta=None, candidates=audited.pairs, pool=None)
 
     def seen(joined: Sequence[Scene]) -> Counts:
-        log = stage.log(joined, [], engine)
+        log = audited.log(joined, [], engine)
         return shown_counts(off.publish(log, off.plan(2), source, silent).tables)
 
     for scene in scenes:
         alone, others = seen([scene]), seen([other for other in scenes if other is not scene])
-        hers = [("data", query, _url(query), str(rank)) for query, rank in scene.history]
-        if not all(key in alone and key not in others for key in hers):
+        own = [("data", query, _url(query), str(rank)) for query, rank in scene.history]
+        if not all(key in alone and key not in others for key in own):
             raise InputError(
                 f"the audit cannot see its canary '{scene.name}': with the promise switched off her rows do not "
                 "appear, or others show the same"
@@ -178,9 +178,9 @@ def require_seen(
 Scored = tuple[bool, Mapping[str, float]]
 
 
-def play(
+def observe_runs(
     mechanism: Mechanism,
-    stage: SampleStage,
+    audited: SampledAuditLog,
     scenes: Sequence[Scene],
     runs: int,
     engine: Engine,
@@ -188,18 +188,23 @@ def play(
     progress: Progress,
 ) -> list[list[Scored]]:
     """For each scene, run by run, whether its canary was there and what the auditor saw."""
-    replacing = stage.plan.guarantee.neighbours == "replace-one"
-    played: list[list[Scored]] = [[] for _ in scenes]
+    replacing = audited.plan.guarantee.neighbours == "replace-one"
+    observed: list[list[Scored]] = [[] for _ in scenes]
     for run in range(runs):
         if run % max(1, runs // 20) == 0:
             progress(f"release {run + 1} of {runs}")
         coins = [bool(source.bits(1)) for _ in scenes]
         joined = [scene for scene, here in zip(scenes, coins, strict=True) if here]
         absent = [scene for scene, here in zip(scenes, coins, strict=True) if not here] if replacing else []
-        counts = shown_counts(mechanism.release(stage.log(joined, absent, engine), source=source).tables)
-        for scene, here, scores in zip(scenes, coins, played, strict=True):
-            named = tuple(("vocabulary", query, _url(query)) for query, _ in scene.history if query == scene.name)
-            watched = [Watched(key, scene.others) for key in (*scene.watched, *named)]
-            seen = Observation(counts, watched, (), (), max(1, scene.others), 1.0)
-            scores.append((here, {name: score(seen) for name, (_, score) in SCORES.items()}))
-    return played
+        counts = shown_counts(mechanism.release(audited.log(joined, absent, engine), source=source).tables)
+        for scene, here, scores in zip(scenes, coins, observed, strict=True):
+            scores.append((here, _scores(scene, counts)))
+    return observed
+
+
+def _scores(scene: Scene, counts: Counts) -> dict[str, float]:
+    """How much what was published speaks for the scene's canary, by each of the auditor's scores."""
+    named = tuple(("vocabulary", query, _url(query)) for query, _ in scene.history if query == scene.name)
+    watched = [Watched(key, scene.others) for key in (*scene.watched, *named)]
+    seen = Observation(counts, watched, (), (), max(1, scene.others), 1.0)
+    return {name: score(seen) for name, (_, score) in SCORES.items()}

@@ -62,13 +62,17 @@ class Shape:
     length: int
     gap_minutes: float
     item: Item
-    weighted: bool = False  # a user of several items gives each less weight, and the more where others get none
+    weighted: bool = False  # a user of several items gives each less weight or votes, and more where others get none
 
     @classmethod
     def of(cls, plan: Plan[Settings], *, transitions: bool = False, length: int = 1, item: Item = QUERY) -> "Shape":
         selection, clicks, sessions = plan.settings.selection, plan.settings.clicks, plan.settings.sessions
         if plan.settings.weights is not None:
             return cls._of_weights(plan.settings.weights, length, item)
+        if plan.settings.votes is not None:
+            votes = plan.settings.votes
+            scale = float(1 / votes.epsilon)
+            return cls(1, scale, 1, votes.threshold, None, False, length, GAP_MINUTES, item, weighted=True)
         if selection is None:
             raise InputError(
                 f"the audit cannot tell from the plan of {plan.method} how much a user may change; its parameters are "
@@ -92,7 +96,7 @@ class Shape:
         per_user = weights.per_user
         if per_user > MOST_WEIGHTED:
             raise InputError(
-                f"an audit of weighted selection plays users of at most {MOST_WEIGHTED} items, not {per_user}",
+                f"an audit of weighted selection has users of at most {MOST_WEIGHTED} items, not {per_user}",
                 parameter="candidates_per_user",
                 value=per_user,
                 instead="add " + setting("candidates_per_user", 2) + ": the code is the same",
@@ -194,11 +198,7 @@ class AuditLog:
         for scene in self.scenes:
             for clicks, crowds in ((True, scene.crowd), (False, scene.crowd_without_clicks)):
                 for i, (size, history) in enumerate(crowds):
-                    if len(table["user"]) + size * len(history) > MOST_ROWS:
-                        raise InputError(
-                            "an audit of these parameters needs a log of more than a million rows for every release; "
-                            "audit fewer items a user or a larger epsilon: the code is the same"
-                        )
+                    _require_room(len(table["user"]) + size * len(history))
                     for number in range(size):
                         live("", f"{scene.name} {clicks} {i} {number}", history, clicks=clicks)
         for scene in self.scenes:
@@ -245,6 +245,7 @@ class AuditLog:
 def canaries_for(shape: Shape, favourite: int = 0) -> list[Canary]:
     """Every canary that makes sense for a mechanism. `favourite`: which item of many comes out most often."""
     m = shape.per_user
+    _require_room(shape.crowd * m)  # of the bystander's scene, which is always there: refused before all are made
     found = [
         _unique(shape, "unique", m),
         _unique(shape, "flood", m + FLOOD),
@@ -267,6 +268,14 @@ def canaries_for(shape: Shape, favourite: int = 0) -> list[Canary]:
     if shape.click_threshold is not None:
         found += [_lone_click(shape), _many_clicks(shape), _near_click(shape)]
     return found
+
+
+def _require_room(rows: int) -> None:
+    if rows > MOST_ROWS:
+        raise InputError(
+            "an audit of these parameters needs a log of more than a million rows for every release; "
+            "audit fewer items a user or a larger epsilon: the code is the same"
+        )
 
 
 def _unique(shape: Shape, name: str, n: int) -> Canary:

@@ -1,6 +1,6 @@
 """What a release keeps of the log's statistics. One file per measure, each registered by one line here."""
 
-from importlib import import_module
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Protocol, cast
 
 from searchveil.errors import InputError
@@ -19,6 +19,7 @@ MEASURES = {
     "frequent-pairs": "searchveil.lab.measures.frequent_pairs:FrequentPairs",
     "diversity": "searchveil.lab.measures.diversity:Diversity",
     "diff-ratio": "searchveil.lab.measures.diff_ratio:DiffRatio",
+    "behaviour": "searchveil.lab.measures.behaviour:Behaviour",
     "retained-users": "searchveil.lab.measures.retained_users:RetainedUsers",
 }
 
@@ -38,5 +39,4 @@ class Measure(Protocol):
 def measure_named(name: str) -> type[Measure]:
     if name not in MEASURES:
         raise InputError(f"no measure '{name}'; there are {', '.join(MEASURES)}")
-    module, _, class_name = MEASURES[name].partition(":")
-    return cast("type[Measure]", getattr(import_module(module), class_name))
+    return cast("type[Measure]", resolve_name(MEASURES[name]))

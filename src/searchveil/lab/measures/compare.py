@@ -157,6 +157,18 @@ def joint_counts(engine: Engine, original: ir.Table, release: ir.Table, keys: Se
     )
 
 
+def covered_volume(original: View, released: View) -> float:
+    """Of all searches of the log (or clicks, where no queries are published), the share that is of published ones."""
+    shared = in_both(original, released)
+    table = "query" if "query" in shared else next(iter(shared), None)
+    if table is None:
+        return 0.0
+    counts = original.tables[table]
+    kept = counts.semi_join(released.tables[table], columns_of(table))
+    total = original.engine.value(counts["count"].sum()) or 0
+    return float((original.engine.value(kept["count"].sum()) or 0) / total) if total else 0.0
+
+
 def total(view: View, counts: ir.Table) -> float:
     return float(view.engine.value(counts["count"].sum()) or 0)
 

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 from math import ceil, floor, log, log10
 from typing import TYPE_CHECKING, Any
 
+from searchveil.lab.behaviour import AXES
 from searchveil.lab.report.table import Row, Section, in_figures
 from searchveil.lab.view import called
 
@@ -60,6 +61,30 @@ def charts_of_counts(data: Mapping[str, Any]) -> list[Chart]:
     ]
 
 
+def charts_of_behaviour(pictures: Mapping[str, Mapping[str, Sequence[tuple[int, float]]]]) -> list[Chart]:
+    """What users do in a synthetic log and in the original."""
+    about = "The share of each value. The measure behaviour has the distance of the two."
+    return [Chart(name.capitalize(), about, _values(sides, AXES[name])) for name, sides in pictures.items()]
+
+
+def _values(sides: Mapping[str, Sequence[tuple[int, float]]], axis: str) -> Spec:
+    import altair as alt
+
+    points = [
+        {"side": side, "value": value, "share": share} for side, shares in sides.items() for value, share in shares
+    ]
+    return _finished(
+        alt.Chart({"values": points})
+        .mark_line(point=len(points) <= 2 * FEW)
+        .encode(
+            x=alt.X("value:Q", title=axis, axis=alt.Axis(tickMinStep=1)),
+            y=alt.Y("share:Q", title="share", axis=alt.Axis(format="%")),
+            color=_side(),
+            tooltip=["side:N", "value:Q", alt.Tooltip("share:Q", format=".2%")],
+        )
+    )
+
+
 def chart_of_scores(section: Section) -> Chart:
     """An application's scores; what it merely counts is said in words."""
     figures = {row.name: row for row in section.rows}
@@ -71,7 +96,7 @@ def chart_of_scores(section: Section) -> Chart:
             for side in ("original", "release")
         )
         answered += "."
-    return Chart(section.name, section.about + answered, _scores(section))
+    return Chart(section.title, section.about + answered, _scores(section))
 
 
 def _count_distribution(sides: Mapping[str, Sequence[tuple[int, int]]], items: str) -> Spec | None:
@@ -88,10 +113,10 @@ def _count_distribution(sides: Mapping[str, Sequence[tuple[int, int]]], items: s
         alt.Chart({"values": points})
         .mark_line(interpolate="step-before", point=len(points) <= FEW)
         .encode(
-            x=alt.X("count:Q", title="count", **_logarithmic([point["count"] for point in points])),
+            x=alt.X("count:Q", title="count (logarithmic)", **_logarithmic([point["count"] for point in points])),
             y=alt.Y(
                 "items:Q",
-                title=f"{items} with at least this count",
+                title=f"{items} with at least this count (logarithmic)",
                 **_logarithmic([point["items"] for point in points]),
             ),
             color=_side(),
@@ -124,7 +149,7 @@ def _coverage(points: Sequence[tuple[int, float]]) -> Spec | None:
         .encode(
             x=alt.X(
                 "rank:Q",
-                title="up to rank in the original",
+                title="up to rank in the original (logarithmic)",
                 **_logarithmic([rank for rank, _ in points]),
             ),
             y=alt.Y("share:Q", title="share published", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%")),
@@ -141,7 +166,7 @@ def _frequency(points: Sequence[tuple[float, float]]) -> Spec | None:
         return None
     both = [share for point in drawn for share in point.values()]
     x, y = (
-        channel(f"{side}:Q", title=f"share in the {side}", **_logarithmic(both, format=".2~%"))
+        channel(f"{side}:Q", title=f"share in the {side} (logarithmic)", **_logarithmic(both, format=".2~%"))
         for channel, side in ((alt.X, "original"), (alt.Y, "release"))
     )  # on the same scale, so that the line is the diagonal
     diagonal = [{"original": edge, "release": edge} for edge in _padded(both)]

@@ -8,24 +8,26 @@ lets the browser run that one script, known by its hash, and fetch nothing.
 import base64
 import hashlib
 import json
-import re
+import os
 from collections.abc import Sequence
 from datetime import UTC, datetime
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
+from urllib.parse import quote
 
 from searchveil.atomic import write_atomically
 from searchveil.errors import InputError, setting
 from searchveil.lab.evaluate import Evaluation
-from searchveil.lab.report.charts import Chart, chart_of_scores, charts_of_counts
+from searchveil.lab.report.charts import Chart, chart_of_scores, charts_of_behaviour, charts_of_counts
 from searchveil.lab.report.table import in_figures, sections
+from searchveil.lab.words import name_in_words
+from searchveil.privacy.rounding import at_most
 from searchveil.publish.release import Release
 
 MARK = '<meta name="generator" content="searchveil evaluate">'  # by which an earlier report is known
 LOOK = 2000  # characters in which to look for it
-FRONT_MATTER = re.compile(r"\A---\n.*?^---\n", re.DOTALL | re.MULTILINE)
 
 
 def place_beside(folder: Path) -> Path:
@@ -53,12 +55,15 @@ def check_place(path: Path, folder: Path) -> None:
 def write_report(path: Path, evaluation: Evaluation, folder: Path, *, against: str) -> Path:
     """Write the page whole or not at all; an earlier report in that place is replaced."""
     check_place(path, folder)
-    write_atomically(path, report(evaluation, folder, against=against))
+    write_atomically(path, report(evaluation, folder, against=against, page=path))
     return path
 
 
-def report(evaluation: Evaluation, folder: Path, *, against: str) -> str:
-    """The page of an evaluation of the release in `folder`; `against` names the log it was compared with."""
+def report(evaluation: Evaluation, folder: Path, *, against: str, page: Path | None = None) -> str:
+    """The page of an evaluation of the release in `folder`; `against` names the log it was compared with.
+
+    `page` is where it will lie: from there it links to the release's data card.
+    """
     from jinja2 import Environment, StrictUndefined
 
     release = Release.read(folder)
@@ -66,6 +71,7 @@ def report(evaluation: Evaluation, folder: Path, *, against: str) -> str:
     environment.filters["figures"] = in_figures
     applications, measures = sections(evaluation)
     charts, scores = charts_of_counts(evaluation.charts), [chart_of_scores(section) for section in applications]
+    charts += charts_of_behaviour(evaluation.charts.get("behaviour", {}))
     script = _script()
     return environment.from_string(_own("report.html.jinja")).render(
         mark=MARK,
@@ -81,7 +87,9 @@ def report(evaluation: Evaluation, folder: Path, *, against: str) -> str:
         scores=scores,
         applications=applications,
         measures=measures,
-        card=_card(folder),
+        card=_link(folder / "README.md", page),
+        title_of=name_in_words,
+        promise=_promise(release),
         version=version("searchveil"),
         date=datetime.now(UTC).date().isoformat(),
     )
@@ -117,16 +125,16 @@ def _data(charts: Sequence[Chart]) -> str:
     return json.dumps([chart.spec for chart in charts], allow_nan=False).replace("<", "\\u003c")
 
 
-def _card(folder: Path) -> str:
-    """The data card as HTML. What is HTML in it stays a text, and a picture, which may be far away, a link."""
-    from markdown_it import MarkdownIt
-
-    path = folder / "README.md"
-    if not path.is_file():
+def _link(card: Path, page: Path | None) -> str:
+    """From the page to the card, as an address; "" where there is none. A name may hold what an address may not."""
+    if not card.is_file():
         return ""
-    markdown = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
-    tokens = markdown.parse(FRONT_MATTER.sub("", path.read_text(encoding="utf-8"), count=1))
-    for token in tokens:
-        if token.type in ("heading_open", "heading_close"):  # the page has titles of its own above these
-            token.tag = f"h{min(6, int(token.tag[1:]) + 2)}"
-    return str(markdown.renderer.render(tokens, markdown.options, {}))
+    beside = card.parent.resolve().parent if page is None else page.resolve().parent
+    return quote(os.path.relpath(card.resolve(), beside))
+
+
+def _promise(release: Release) -> str:
+    """ε and δ, as they stand in a headline."""
+    if not release.guarantee.is_private:
+        return "not differentially private"
+    return f"ε = {at_most(release.guarantee.epsilon)}, δ = {at_most(release.guarantee.delta)}"

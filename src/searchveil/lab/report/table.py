@@ -8,6 +8,7 @@ from inspect import getdoc
 from searchveil.lab.applications import application_named
 from searchveil.lab.evaluate import Evaluation
 from searchveil.lab.measures import measure_named
+from searchveil.lab.words import figure_in_words, name_in_words
 
 NO_FIGURE = "–"
 SIDES = ("original", "release")
@@ -21,6 +22,10 @@ class Row:
     original: float | None
     release: float | None
 
+    @property
+    def title(self) -> str:
+        return figure_in_words(self.name)
+
 
 @dataclass(frozen=True)
 class Section:
@@ -30,6 +35,10 @@ class Section:
     about: str
     how: str
     rows: tuple[Row, ...]
+
+    @property
+    def title(self) -> str:
+        return name_in_words(self.name)
 
 
 def sections(evaluation: Evaluation) -> tuple[list[Section], list[Section]]:

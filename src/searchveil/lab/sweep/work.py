@@ -123,18 +123,18 @@ class _Worker:
             self._executor.shutdown()
 
 
-_bench: "Bench | None" = None  # of a worker's process
+_state: "WorkerState | None" = None  # of a worker's process
 
 
 def _begin(setup: Setup) -> None:
     """The first thing that a worker's process does."""
-    global _bench
+    global _state
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the keyboard stops the parent, which stops this
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see `submit`
     Thread(target=_end_with_parent, args=(setup.train.parent.parent,), daemon=True).start()
     keep_private()
     tempfile.tempdir = str(setup.train.parent)
-    _bench = Bench(setup)
+    _state = WorkerState(setup)
 
 
 def _end_with_parent(place: Path) -> None:
@@ -146,9 +146,9 @@ def _end_with_parent(place: Path) -> None:
 
 
 def _judge(cell: Cell) -> Found | Failure:
-    assert _bench is not None
+    assert _state is not None
     try:
-        return _bench.judge(cell)
+        return _state.judge(cell)
     except SearchveilError as refusal:
         return Failure(cell, refusal.written(in_toml))
     except Exception as problem:
@@ -156,7 +156,7 @@ def _judge(cell: Cell) -> Found | Failure:
         return Failure(cell, f"{type(problem).__name__}: {first}", traceback.format_exc())
 
 
-class Bench:
+class WorkerState:
     """What a process keeps from cell to cell: the log's view and the test, asked for when first needed."""
 
     def __init__(self, setup: Setup) -> None:

@@ -139,11 +139,16 @@ def _every_slot() -> _Builder:
     return builder
 
 
-def _build() -> Forms:
-    builder = _every_slot()
+def _every_template() -> list[tuple[str, float, Topic | None]]:
+    """Each with its share, and with the topic that its words are about."""
     templates: list[tuple[str, float, Topic | None]] = [("{head}", 0.0, None), (ADDRESS_TEMPLATE, 0.0, None)]
     templates += [(template, share, None) for template, share in (*ONE_WORD_TEMPLATES, *COMMON_TEMPLATES)]
     templates += [(template, share / len(TOPICS), topic) for topic in TOPICS for template, share in TOPIC_TEMPLATES]
+    return templates
+
+
+def _build() -> Forms:
+    builder, templates = _every_slot(), _every_template()
     names_of_forms = [template for template, _, _ in templates]
     slots = [builder.slots_of(template, topic) for template, _, topic in templates]
     nothing = len(builder.words)
@@ -153,17 +158,14 @@ def _build() -> Forms:
     divisor = np.ones((count, MAX_SLOTS), np.int64)
     last_radix = np.ones(count, np.int64)
     for form, ranges in enumerate(slots):
-        for slot, (start, size) in enumerate(ranges):
-            first_word[form, slot], radix[form, slot] = start, size
+        used = len(ranges)
+        first_word[form, :used], radix[form, :used] = np.transpose(ranges)
         # Digits from the last slot up, except that an address is rephrased by its style, its first slot.
-        order = list(range(len(ranges))) if names_of_forms[form] == ADDRESS_TEMPLATE else list(range(len(ranges)))[::-1]
+        order = list(range(used)) if names_of_forms[form] == ADDRESS_TEMPLATE else list(reversed(range(used)))
         order.sort(key=lambda slot: radix[form, slot] == 1)
+        divisor[form, order] = np.cumprod([1, *radix[form, order[:-1]]])
         # A query of one slot has nothing left when its only word is swapped: it is never rephrased.
-        last_radix[form] = radix[form, order[0]] if len(ranges) > 1 else 1
-        product = 1
-        for slot in order:
-            divisor[form, slot] = product
-            product *= int(radix[form, slot])
+        last_radix[form] = radix[form, order[0]] if used > 1 else 1
     glued = np.array(["}{" in template for template in names_of_forms])
     return Forms(
         words=[*builder.words, None],

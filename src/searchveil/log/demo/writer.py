@@ -18,6 +18,7 @@ import pyarrow.parquet as pq
 from searchveil.atomic import atomic_path
 from searchveil.errors import InputError
 from searchveil.log.demo.chunk import SCHEMA, USERS_PER_CHUNK, Chunk, make_chunk
+from searchveil.log.demo.rough import add_odd_queries, share_address
 
 AOL_HEADER = b"AnonID\tQuery\tQueryTime\tItemRank\tClickURL\n"
 _WORKERS = 2  # numpy and pyarrow do the work outside the interpreter's lock, so threads suffice
@@ -36,11 +37,21 @@ class DemoLog:
 
 
 def write_demo(
-    out: str | Path, *, users: int, seed: int = 1, progress: Callable[[int, int], None] | None = None
+    out: str | Path,
+    *,
+    users: int,
+    seed: int = 1,
+    odd_queries: bool = False,
+    shared_address: bool = False,
+    progress: Callable[[int, int], None] | None = None,
 ) -> DemoLog:
     """Write a synthetic search log of so many users; the same users and seed give the same rows.
 
-    The name decides the layout: .parquet, or .tsv and .tsv.gz in the layout of the AOL log.
+    The name decides the layout: .parquet, or .tsv and .tsv.gz in the layout of the AOL log. `odd_queries` adds queries
+    that are "-", in other scripts or pasted; with `shared_address`, user 0 has a sixth of all rows.
+
+    >>> sv.write_demo(folder / "demo.tsv", users=50, seed=1).users
+    50
     """
     path = Path(out)
     if users < 1:
@@ -53,7 +64,8 @@ def write_demo(
     rows = submissions = clicks = planted = done = 0
     with _complaining(path), atomic_path(path) as partial, sink(partial) as write:
         for chunk in _chunks_in_order(users, seed):
-            write(chunk.table)
+            table = add_odd_queries(chunk.table, seed) if odd_queries else chunk.table
+            write(share_address(table, seed) if shared_address else table)
             rows += chunk.table.num_rows
             submissions += chunk.submissions
             clicks += chunk.clicks

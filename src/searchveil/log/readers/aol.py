@@ -4,7 +4,7 @@ import re
 
 from searchveil.log.readers.base import Reader, Request
 from searchveil.log.readers.source import Source, first_lines, mostly
-from searchveil.log.readers.staging import Layout, Parsed, Part, Workshop, stage
+from searchveil.log.readers.staging import Layout, Parsed, Parser, Part, stage
 from searchveil.log.readers.times import bad_time
 
 HEADER = "AnonID\tQuery\tQueryTime\tItemRank\tClickURL"
@@ -25,14 +25,14 @@ def recognises(head: bytes, name: str) -> bool:
     return declared(head, name) or mostly(_ROW, first_lines(head))
 
 
-def parse(shop: Workshop, request: Request) -> Parsed:
+def parse(parser: Parser, request: Request) -> Parsed:
     outputs = {name: f'"{name}"' for name in COLUMNS}
     parts = []
     for header in (True, False):
         files = [source for source in request.sources if has_header(source) == header]
         if files:
             parts.append(Part(Layout(COLUMNS, header=header), files, outputs, CHECKS))
-    return stage(shop, *parts).parsed()
+    return stage(parser, *parts).parsed()
 
 
 READER = Reader("aol", recognises, parse, declared=declared)

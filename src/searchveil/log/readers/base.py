@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 
 from searchveil.errors import InputError, setting
 from searchveil.log.readers.source import Source
-from searchveil.log.readers.staging import Parsed, Workshop
+from searchveil.log.readers.staging import Parsed, Parser
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ def wrong_option(option: str, value: str, problem: str) -> InputError:
 class Reader:
     name: str
     recognises: Callable[[bytes, str], bool]  # the first bytes of a file, unpacked, and its name
-    parse: Callable[[Workshop, Request], Parsed] | None  # None: the engine reads the files in place
+    parse: Callable[[Parser, Request], Parsed] | None  # None: the engine reads the files in place
     options: Mapping[str, str] = field(default_factory=dict)  # name -> what it does
     takes_columns: bool = False
     declared: Callable[[bytes, str], bool] = lambda head, name: False  # recognised without looking at any row

@@ -4,7 +4,7 @@ import re
 
 from searchveil.log.readers.base import Reader, Request
 from searchveil.log.readers.source import first_lines, mostly
-from searchveil.log.readers.staging import Layout, Parsed, Part, Workshop, stage
+from searchveil.log.readers.staging import Layout, Parsed, Parser, Part, stage
 from searchveil.log.readers.times import bad_time
 
 LAYOUT = Layout({"user": "VARCHAR", "stamp": "VARCHAR", "query": "VARCHAR"})
@@ -19,9 +19,9 @@ def recognises(head: bytes, name: str) -> bool:
     return mostly(_ROW, lines)
 
 
-def parse(shop: Workshop, request: Request) -> Parsed:
+def parse(parser: Parser, request: Request) -> Parsed:
     outputs = {"user": '"user"', "query": "query", "time": TIME}
-    return stage(shop, Part(LAYOUT, request.sources, outputs, CHECKS)).parsed()
+    return stage(parser, Part(LAYOUT, request.sources, outputs, CHECKS)).parsed()
 
 
 READER = Reader("excite", recognises, parse)

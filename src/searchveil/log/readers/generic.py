@@ -12,7 +12,7 @@ from searchveil.log.readers.base import Reader, Request, wrong_option
 from searchveil.log.readers.jsonlines import MALFORMED, first_objects, json_lines, path_of
 from searchveil.log.readers.records import Dialect, Record
 from searchveil.log.readers.source import BYTE_ORDER_MARK, HEAD_BYTES, Source, first_lines
-from searchveil.log.readers.staging import Layout, Parsed, Part, Workshop, stage
+from searchveil.log.readers.staging import Layout, Parsed, Parser, Part, stage
 from searchveil.log.readers.times import bad_time, time_sql
 from searchveil.log.schema import COLUMNS
 
@@ -26,11 +26,25 @@ USUAL_NAMES: Mapping[str, Sequence[str]] = {
         "searchquery",
         "searchterm",
         "searchterms",
+        "searchkeyword",
+        "sitesearchkeyword",
         "keyword",
         "keywords",
         "q",
     ),
-    "time": ("time", "timestamp", "querytime", "datetime", "servertime", "eventtime", "createdat", "date", "ts"),
+    "time": (
+        "time",
+        "timestamp",
+        "querytime",
+        "datetime",
+        "servertime",
+        "searchtime",
+        "searchtimestamp",
+        "eventtime",
+        "createdat",
+        "date",
+        "ts",
+    ),
     "rank": ("rank", "itemrank", "position", "clickrank", "ordinal"),
     "url": ("url", "clickurl", "clickedurl", "link", "docid", "documentid", "objectid"),
 }
@@ -55,6 +69,19 @@ def match_columns(
     Names that may be the values of somebody's row are not shown.
     """
     names = _first_line(present) if may_be_a_row else Text.of(", ".join(present))
+    _check_given(given, present, names, where)
+    free = {_plain(name): name for name in reversed(present) if name not in given.values()}
+    matched = {**_usual_columns(free), **given}
+    if "user" not in matched:
+        _refuse_less_than_a_user(free, names, where)
+    missing = {ours: NAME for ours in REQUIRED if ours not in matched}
+    if missing:
+        asked = "type " + setting("columns", missing) + ", a NAME out of " + names
+        raise InputError(f"{where}: which column is it? " + asked, parameter="columns")
+    return {ours: matched[ours] for ours in COLUMNS if ours in matched}
+
+
+def _check_given(given: Mapping[str, str], present: Sequence[str], names: Text, where: str) -> None:
     for ours, theirs in given.items():
         if ours not in COLUMNS:
             raise InputError(
@@ -69,19 +96,12 @@ def match_columns(
                 value=theirs,
                 instead="it has " + names,
             )
-    matched = dict(given)
-    free = {_plain(name): name for name in reversed(present) if name not in given.values()}
-    for ours, usual in USUAL_NAMES.items():
-        guess = next((free[name] for name in usual if name in free), None)
-        if ours not in matched and guess is not None:
-            matched[ours] = guess
-    if "user" not in matched:
-        _refuse_less_than_a_user(free, names, where)
-    missing = {ours: NAME for ours in REQUIRED if ours not in matched}
-    if missing:
-        asked = "type " + setting("columns", missing) + ", a NAME out of " + names
-        raise InputError(f"{where}: which column is it? " + asked, parameter="columns")
-    return {ours: matched[ours] for ours in COLUMNS if ours in matched}
+
+
+def _usual_columns(free: Mapping[str, str]) -> dict[str, str]:
+    """Our names -> the file's, where one of them is called as usual."""
+    guesses = {ours: next((free[name] for name in usual if name in free), None) for ours, usual in USUAL_NAMES.items()}
+    return {ours: guess for ours, guess in guesses.items() if guess is not None}
 
 
 def _first_line(values: Sequence[str]) -> Text:
@@ -133,7 +153,7 @@ def _outputs_and_checks(
     return outputs, checks
 
 
-def _parse_separated(shop: Workshop, request: Request, delimiter: str, quote: str) -> Parsed:
+def _parse_separated(parser: Parser, request: Request, delimiter: str, quote: str) -> Parsed:
     delimiter = _one_character(request, "delimiter", delimiter)
     quote = _one_character(request, "quote", quote)
     if quote == delimiter:
@@ -142,6 +162,7 @@ def _parse_separated(shop: Workshop, request: Request, delimiter: str, quote: st
     has_header = request.choice("header", ("yes", "no")) == "yes"
     parts = []
     units: dict[str, str] = {}  # unit -> the first file with it
+    matched: dict[str, str] = {}
     for names, sources in _by_columns(request.sources, delimiter, quote, has_header).items():
         may_be_a_row = has_header and not _name_a_log(names)
         matched = match_columns(names, request.columns, sources[0].path, may_be_a_row=may_be_a_row)
@@ -156,11 +177,11 @@ def _parse_separated(shop: Workshop, request: Request, delimiter: str, quote: st
         described = " but ".join(f"{path} is one of {unit}s" for unit, path in units.items())
         instead = "read them apart, or type " + setting("columns", {"user": NAME})
         raise InputError(described, parameter="columns", instead=instead)
-    staged = stage(shop, *parts)
-    public = [] if has_header else ["the number of columns, told from the first row"]
+    staged = stage(parser, *parts)
+    public = [] if has_header else ["the number of columns, inferred from the first row"]
     if quote:  # said of every file: a record that told which ones have a broken quote would tell of somebody's row
         public.append("that quotes are well-formed: a broken one can swallow rows of others")
-    return staged.parsed(next(iter(units)), public)
+    return staged.parsed(next(iter(units)), public, matched)
 
 
 def _one_character(request: Request, option: str, usual: str) -> str:
@@ -229,32 +250,41 @@ def _same_outputs(parts: Sequence[Part]) -> None:
             )
 
 
-def _parse_csv(shop: Workshop, request: Request) -> Parsed:
-    return _parse_separated(shop, request, ",", '"')
+def _parse_csv(parser: Parser, request: Request) -> Parsed:
+    return _parse_separated(parser, request, _between(request.sources[0]), '"')
 
 
-def _parse_tsv(shop: Workshop, request: Request) -> Parsed:
-    return _parse_separated(shop, request, "\t", "")
+def _between(source: Source) -> str:
+    """What stands between the columns of a CSV, by its header: a semicolon where the comma is a decimal point."""
+    header = next(iter(source.first_lines(1)), "")
+    semicolons = _header_names_a_log(source.head, ";") or (";" in header and "," not in header)
+    return ";" if semicolons and not _header_names_a_log(source.head, ",") else ","
 
 
-def _parse_jsonl(shop: Workshop, request: Request) -> Parsed:
+def _parse_tsv(parser: Parser, request: Request) -> Parsed:
+    return _parse_separated(parser, request, "\t", "")
+
+
+def _parse_jsonl(parser: Parser, request: Request) -> Parsed:
     _check_time_format(request.options.get("time_format"))
     looked_at = [value for source in request.sources for value in first_objects(source.first_lines())]
     keys = list(dict.fromkeys(key for value in looked_at for key in value))
-    given = {ours: name for ours, name in request.columns.items() if name in keys or "." not in name}
-    nested = {
-        ours: name for ours, name in request.columns.items() if ours not in given
-    }  # session.id: an id in a session
-    present = keys or list(given.values())  # a first row may be too long to be looked at
-    matched = match_columns([*present, *nested.values()], given | nested, request.sources[0].path)
+    nested = [name for name in request.columns.values() if _is_nested(name, keys)]
+    present = keys or list(request.columns.values())  # a first row may be too long to be looked at
+    matched = match_columns([*present, *nested], request.columns, request.sources[0].path)
     if "user" not in request.columns:
         _refuse_unless_everywhere(matched["user"], looked_at, request.sources[0].path)
-    paths = [path_of(*name.split(".")) if name in nested.values() else path_of(name) for name in matched.values()]
+    paths = [path_of(*name.split(".")) if _is_nested(name, keys) else path_of(name) for name in matched.values()]
     texts = {ours: f"nullif(found[{i}], '')" for i, ours in enumerate(matched, 1)}
     outputs, checks = _outputs_and_checks(texts, request.options)
     nul = {"NUL byte": f"contains({texts['query']}, chr(0)) or contains({texts['user']}, chr(0))"}
-    staged = stage(shop, Part(json_lines(paths), request.sources, outputs, MALFORMED | checks | nul))
-    return staged.parsed(unit_of(matched["user"]), _guessed(matched, request.columns))
+    staged = stage(parser, Part(json_lines(paths), request.sources, outputs, MALFORMED | checks | nul))
+    return staged.parsed(unit_of(matched["user"]), _guessed(matched, request.columns), matched)
+
+
+def _is_nested(name: str, keys: Sequence[str]) -> bool:
+    """Whether session.id means an id in a session."""
+    return "." in name and name not in keys
 
 
 def _refuse_unless_everywhere(key: str, looked_at: Sequence[Mapping[str, Any]], where: str) -> None:
@@ -271,9 +301,9 @@ def _refuse_unless_everywhere(key: str, looked_at: Sequence[Mapping[str, Any]], 
 
 
 def _guessed(matched: Mapping[str, str], given: Mapping[str, str]) -> list[str]:
-    """Keys are part of the rows, no header: which ones were there to choose from is told from rows."""
+    """Keys are part of the rows, no header: which ones were there to choose from is inferred from rows."""
     guesses = [f"{ours} ({printable(matched.get(ours, 'none'))})" for ours in COLUMNS if ours not in given]
-    return [f"which keys hold {', '.join(guesses)}, told from the first rows"] if guesses else []
+    return [f"which keys hold {', '.join(guesses)}, inferred from the first rows"] if guesses else []
 
 
 # Recognising
@@ -290,7 +320,7 @@ def _name_a_log(names: Iterable[str]) -> bool:
 
 
 def _declared_csv(head: bytes, name: str) -> bool:
-    return named(name, ".csv") or _header_names_a_log(head, ",")
+    return named(name, ".csv") or any(_header_names_a_log(head, between) for between in ",;")
 
 
 def _declared_tsv(head: bytes, name: str) -> bool:

@@ -121,7 +121,7 @@ def clean_text(
         return CleanText(source, _plain_name(source, scratch), source.gzipped, survey.lines)
     with _Copy(scratch / f"clean-{next(_names)}.txt") as copy:
         if survey.quoted:
-            _copy_records(source, copy, records.Dialect(quote, delimiter))
+            _RecordCopier(copy, records.Dialect(quote, delimiter)).run(source)
         else:
             _copy_clean_lines(source, copy, encoding)
     return copy.clean_text(source, survey.quoted)
@@ -160,54 +160,71 @@ def _chunks(stream: Stream) -> Iterator[bytes]:
         yield chunk
 
 
-def _copy_records(source: Source, copy: _Copy, dialect: records.Dialect) -> None:
-    line = 1  # the one that the text begins with
-    rest = b""  # the beginning of a record that goes on in the next chunk
-    long: records.Record | None = None  # a record that is too long to be kept
-    long_at = 0
+@dataclass
+class _RecordCopier:
+    """Copies a file record by record. A record may span lines, and a long one chunks."""
 
-    def add(text: bytes, found: records.Cut) -> None:
-        nonlocal line
-        encoded = records.encode(text, found, dialect, LONGEST_LINE)
-        lines = line + encoded.lines_before
-        copy.keep(encoded.lines, lines[encoded.faults == records.NO_FAULT])
+    copy: _Copy
+    dialect: records.Dialect
+    line: int = 1  # the one that the text begins with
+    rest: bytes = b""  # the beginning of a record that goes on in the next chunk
+    long: records.Record | None = None  # a record that is too long to be kept
+    long_at: int = 0
+
+    def run(self, source: Source) -> None:
+        with source.open() as stream:
+            for chunk in _chunks(stream):
+                if self.long is not None:
+                    chunk = self._after_long(self.long, chunk)
+                if chunk:
+                    self._take(chunk)
+        self._finish()
+
+    def _take(self, chunk: bytes) -> None:
+        text = self.rest + chunk
+        if self.line == 1:
+            text = text.removeprefix(BYTE_ORDER_MARK)
+        found = records.cut(text, self.dialect)
+        self._add(text, found)
+        self.rest = text[found.stop :]
+        if len(self.rest) > LONGEST_LINE:
+            self.long, self.long_at = records.Record(self.dialect), self.line
+            self.long.end(self.rest)
+            self.line += self.rest.count(b"\n")
+            self.rest = b""
+
+    def _after_long(self, long: records.Record, chunk: bytes) -> bytes:
+        """What follows the long record, if it ends in this chunk."""
+        end = long.end(chunk)
+        self.line += chunk.count(b"\n", 0, end)
+        if end is None:
+            return b""
+        self._leave_out_long(long, ended=True)
+        return chunk[end:]
+
+    def _leave_out_long(self, long: records.Record, ended: bool) -> None:
+        self.copy.leave_out(TOO_LONG if ended and not long.broken else BROKEN_QUOTES, [self.long_at])
+        self.long = None
+
+    def _add(self, text: bytes, found: records.Cut) -> None:
+        encoded = records.encode(text, found, self.dialect, LONGEST_LINE)
+        lines = self.line + encoded.lines_before
+        self.copy.keep(encoded.lines, lines[encoded.faults == records.NO_FAULT])
         for fault, reason in FAULTS_OF_RECORDS.items():
             if fault in encoded.faults:
-                copy.leave_out(reason, lines[encoded.faults == fault].tolist())
-        line += encoded.line_ends
+                self.copy.leave_out(reason, lines[encoded.faults == fault].tolist())
+        self.line += encoded.line_ends
 
-    def end_long(record: records.Record, whole: bool) -> None:
-        copy.leave_out(TOO_LONG if whole and not record.broken else BROKEN_QUOTES, [long_at])
-
-    with source.open() as stream:
-        for chunk in _chunks(stream):
-            if long is not None:
-                end = long.end(chunk)
-                line += chunk.count(b"\n", 0, end)
-                if end is None:
-                    continue
-                end_long(long, whole=True)
-                long, chunk = None, chunk[end:]
-            text = rest + chunk
-            if line == 1:
-                text = text.removeprefix(BYTE_ORDER_MARK)
-            found = records.cut(text, dialect)
-            add(text, found)
-            rest = text[found.stop :]
-            if len(rest) > LONGEST_LINE:
-                long, long_at = records.Record(dialect), line
-                long.end(rest)
-                line += rest.count(b"\n")
-                rest = b""
-    if long is not None:
-        end_long(long, whole=long.end(b"\n") is not None)
-    elif rest:
-        text = rest if rest.endswith(b"\n") else rest + b"\n"
-        found = records.cut(text, dialect)
-        if found.stop < len(text):  # a quote that is never closed
-            found.broken.append((found.stop, len(text)))
-            found.stop = len(text)
-        add(text, found)
+    def _finish(self) -> None:
+        if self.long is not None:
+            self._leave_out_long(self.long, ended=self.long.end(b"\n") is not None)
+        elif self.rest:
+            text = self.rest if self.rest.endswith(b"\n") else self.rest + b"\n"
+            found = records.cut(text, self.dialect)
+            if found.stop < len(text):  # a quote that is never closed
+                found.broken.append((found.stop, len(text)))
+                found.stop = len(text)
+            self._add(text, found)
 
 
 def _blocks(stream: Stream) -> Iterator[bytes | None]:

@@ -4,7 +4,7 @@ What a column may hold is a matter of the file's schema. What a cell holds is a 
 that does not fit is a bad row, on every engine.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import NamedTuple
 
 import ibis
@@ -47,17 +47,22 @@ def read_parquet(engine: Engine, request: Request) -> tuple[ir.Table, Remarks]:
         raw = engine.read_parquet(paths)
     except Exception as problem:
         raise InputError(f"{paths[0]}: cannot be read as Parquet ({str(problem).splitlines()[0]})") from problem
-    matched = match_columns(raw.columns, request.columns, paths[0])
-    cells = {ours: _CELLS[ours](raw[theirs], paths[0]) for ours, theirs in matched.items()}
+    return read_table(engine, raw, request.columns, paths[0])
+
+
+def read_table(engine: Engine, raw: ir.Table, columns: Mapping[str, str], where: str) -> tuple[ir.Table, Remarks]:
+    """A table of the engine, whatever it came from; its columns have names and types, as those of Parquet have."""
+    matched = match_columns(raw.columns, columns, where)
+    cells = {ours: _CELLS[ours](raw[theirs], where) for ours, theirs in matched.items()}
     faults = _faults(cells, engine)
     table = raw.select(
         **{ours: cell.value for ours, cell in cells.items()},
         fault=ibis.cases(*((condition, reason) for reason, condition in faults.items())),
     )
-    problems = _count(table, faults, engine, paths[0])
+    problems = _count(table, faults, engine, where)
     if problems:
         table = table.filter(table.fault.isnull())
-    return table.drop("fault"), Remarks(problems, unit_of(matched["user"]), (TAKEN_AS_PUBLIC,))
+    return table.drop("fault"), Remarks(problems, unit_of(matched["user"]), (TAKEN_AS_PUBLIC,), matched)
 
 
 def _faults(cells: dict[str, Cell], engine: Engine) -> dict[str, ir.BooleanValue]:

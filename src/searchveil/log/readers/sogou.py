@@ -7,7 +7,7 @@ import re
 
 from searchveil.log.readers.base import Reader, Request
 from searchveil.log.readers.source import HEAD_BYTES, Source, first_lines, mostly
-from searchveil.log.readers.staging import Layout, Parsed, Part, Workshop, stage
+from searchveil.log.readers.staging import Layout, Parsed, Parser, Part, stage
 from searchveil.log.readers.times import bad_time
 
 DAY = "1970-01-01"
@@ -32,15 +32,15 @@ def recognises(head: bytes, name: str) -> bool:
     return mostly(_ROW, lines)
 
 
-def parse(shop: Workshop, request: Request) -> Parsed:
+def parse(parser: Parser, request: Request) -> Parsed:
     asked = request.choice("encoding", ENCODINGS)
     parts, public = [], []
     for encoding in ("utf-8", "gb18030"):  # gb18030 is GBK with what later logs added
         files = [s for s in request.sources if (_encoding(s) if asked == "auto" else _codec(asked)) == encoding]
         if files:
             parts.append(Part(Layout(COLUMNS, encoding=encoding), files, OUTPUTS, CHECKS))
-            public += [] if asked != "auto" else [f"the encoding {_named(encoding)}, told from the first rows"]
-    return stage(shop, *parts).parsed(taken_as_public=public)
+            public += [] if asked != "auto" else [f"the encoding {_named(encoding)}, inferred from the first rows"]
+    return stage(parser, *parts).parsed(taken_as_public=public)
 
 
 def _codec(name: str) -> str:

@@ -80,14 +80,18 @@ def mostly(row: re.Pattern[str], lines: Sequence[str]) -> bool:
     return fitting > 0 and 2 * fitting >= len(lines)
 
 
-def find_sources(paths: str | Path | Sequence[str | Path]) -> list[Source]:
-    """Every file meant by these paths and globs, in the order given, each once."""
+def named_paths(paths: str | Path | Sequence[str | Path]) -> list[str]:
     asked = [paths] if isinstance(paths, str | Path) else list(paths)
     if not asked or "" in map(str, asked):  # an unset variable of the shell, which would mean the current folder
         raise InputError("no log was named; give at least one file")
+    return [str(path) for path in asked]
+
+
+def find_sources(paths: str | Path | Sequence[str | Path]) -> list[Source]:
+    """Every file meant by these paths and globs, in the order given, each once."""
     found: dict[str, Source] = {}
-    for path in map(str, asked):
-        for file in _expand(path):
+    for path in named_paths(paths):
+        for file in expand(path):
             found.setdefault(file, _look_into(file))
     names = Counter(source.name for source in found.values())
     return [
@@ -96,7 +100,7 @@ def find_sources(paths: str | Path | Sequence[str | Path]) -> list[Source]:
     ]
 
 
-def _expand(path: str) -> list[str]:
+def expand(path: str) -> list[str]:
     if _only_the_engine_can_open(path) or Path(path).exists():
         return [path]
     if not has_magic(path):

@@ -48,7 +48,7 @@ class Layout:
 
 
 @dataclass(frozen=True)
-class Workshop:
+class Parser:
     """The DuckDB that parses, and a folder for files that are gone when the parsing is done."""
 
     connection: Any
@@ -79,6 +79,9 @@ class Remarks:
     problems: tuple[Problem, ...] = ()
     unit: str = "user"
     taken_as_public: tuple[str, ...] = ()
+    names: Mapping[str, str] = field(
+        default_factory=dict
+    )  # our columns -> what the file calls them, where it may differ
 
 
 @dataclass(frozen=True)
@@ -86,14 +89,14 @@ class Parsed:
     """A table inside the parsing DuckDB. `problem`, where it has that column, is NULL for the rows of the log."""
 
     table: str
-    remarks: Remarks = Remarks()
+    remarks: Remarks = field(default_factory=Remarks)
 
 
 @dataclass
 class Scan:
     """Files of one layout, the rows DuckDB makes of them, and the lines it refuses."""
 
-    shop: Workshop
+    parser: Parser
     layout: Layout
     files: list[CleanText]
     number: int = field(default_factory=lambda: next(_numbers))
@@ -146,7 +149,7 @@ class Scan:
     def count_refused(self) -> Iterator[tuple[CleanText, str, int, list[int]]]:
         """The lines DuckDB refused, by file and reason: how many, and the first few."""
         files = {file.path: file for file in self.files}
-        for path, kind, cell, rows, first in self.shop.rows(
+        for path, kind, cell, rows, first in self.parser.rows(
             f"select path, kind, if(kind = 'CAST', cell, null) as cell, count(*), min(line, {SHOWN}) "
             f"from ({self._refused}) group by path, kind, if(kind = 'CAST', cell, null) "
             "order by path, min(line)"
@@ -157,7 +160,7 @@ class Scan:
         lines = (
             f"select distinct line::bigint as line from ({self._refused}) where path = {literal(path)} order by line"
         )
-        found: npt.NDArray[np.int64] = self.shop.connection.execute(lines).fetchnumpy()["line"]
+        found: npt.NDArray[np.int64] = self.parser.connection.execute(lines).fetchnumpy()["line"]
         return found
 
     def locate(self, conditions: Mapping[str, str], enough: int = SHOWN) -> dict[str, list[str]]:
@@ -170,8 +173,8 @@ class Scan:
             firsts = ", ".join(f"min(n, {enough}) filter (where {sql})" for sql in wanted.values())
             # DuckDB checks only the columns it is asked for; the same lines must be refused as the first time.
             every_column = ", ".join(f"count({identifier(name)})" for name in self.layout.columns)
-            with self.shop.in_file_order():
-                (found,) = self.shop.rows(
+            with self.parser.in_file_order():
+                (found,) = self.parser.rows(
                     f"select {firsts}, {every_column} from "
                     f"(select row_number() over () as n, *{self._derived} from {self._read_csv([file.path])})"
                 )
@@ -197,10 +200,11 @@ class Tally:
             self.rows[reason] += rows
             self.first[reason] += first
 
-    def sort(self, files: Sequence[str]) -> None:
+    def sort(self, sources: Iterable[Source]) -> None:
         """Put the places in the order of the files and of their lines."""
+        positions = {source.shown: source.position for source in sources}
         for places in self.first.values():
-            places.sort(key=lambda place: (files.index(place.rpartition(":")[0]), int(place.rpartition(":")[2])))
+            places.sort(key=lambda place: (positions[place.rpartition(":")[0]], int(place.rpartition(":")[2])))
 
     def problems(self) -> tuple[Problem, ...]:
         return tuple(
@@ -225,41 +229,47 @@ class Staged:
     scans: list[Scan]
     tally: Tally
 
-    def parsed(self, unit: str = "user", taken_as_public: Iterable[str] = ()) -> Parsed:
-        return Parsed(self.table, Remarks(self.tally.problems(), unit, tuple(taken_as_public)))
+    def parsed(
+        self, unit: str = "user", taken_as_public: Iterable[str] = (), names: Mapping[str, str] | None = None
+    ) -> Parsed:
+        return Parsed(self.table, Remarks(self.tally.problems(), unit, tuple(taken_as_public), names or {}))
 
 
-def stage(shop: Workshop, *parts: Part) -> Staged:
+def stage(parser: Parser, *parts: Part) -> Staged:
     """One pass over all files into one table: the outputs, and in `problem` which check a row failed, if any."""
-    if shop.staged_by is not None:
-        return shop.staged_by(parts)
-    scans = [(part, scan) for part in parts for scan in _scans(shop, part)]
+    if parser.staged_by is not None:
+        return parser.staged_by(parts)
+    scans = [(part, scan) for part in parts for scan in _scans(parser, part)]
     reasons = list(dict.fromkeys(reason for part in parts for reason in part.checks))
+    staged = Staged(_parsed_by_duckdb(parser, scans, reasons), [scan for _, scan in scans], Tally())
+    _count_lines_left_out(staged)
+    found = dict(parser.rows(f"select problem, count(*) from {staged.table} group by all"))
+    _check_that_nothing_is_lost(staged, sum(found.values()))
+    _count_bad_rows(staged, scans, {reasons[code]: rows for code, rows in found.items() if code is not None})
+    staged.tally.sort(source for part in parts for source in part.sources)
+    return staged
+
+
+def _parsed_by_duckdb(parser: Parser, scans: list[tuple[Part, Scan]], reasons: list[str]) -> str:
+    """The name of the new table."""
     table = f"parsed_{next(_numbers)}"
     selects = " union all ".join(_select(part, scan, reasons) for part, scan in scans)
     try:
-        shop.run(f"create temp table {table} as {selects}")
+        parser.run(f"create temp table {table} as {selects}")
     except Exception as problem:
         if was_interrupted(problem):  # not a bad file
             raise
         named = ", ".join(file.source.shown for _, scan in scans for file in scan.files)
         kind = type(problem).__name__  # what it says may hold a value of a row
         raise InputError(f"{named}: cannot be parsed (DuckDB stopped with {kind})") from problem
-    staged = Staged(table, [scan for _, scan in scans], Tally())
-    _count_lines_left_out(staged)
-    found = dict(shop.rows(f"select problem, count(*) from {table} group by all"))
-    _check_that_nothing_is_lost(staged, sum(found.values()))
-    _count_bad_rows(staged, scans, {reasons[code]: rows for code, rows in found.items() if code is not None})
-    sources = sorted((source for part in parts for source in part.sources), key=lambda source: source.position)
-    staged.tally.sort([source.shown for source in sources])
-    return staged
+    return table
 
 
-def _scans(shop: Workshop, part: Part) -> list[Scan]:
+def _scans(parser: Parser, part: Part) -> list[Scan]:
     def clean(source: Source) -> CleanText:
         layout = part.layout
         return clean_text(
-            source, shop.scratch, quote=layout.quote, delimiter=layout.delimiter, encoding=layout.encoding
+            source, parser.scratch, quote=layout.quote, delimiter=layout.delimiter, encoding=layout.encoding
         )
 
     with ThreadPoolExecutor() as threads:  # unpacking and searching bytes happen outside the interpreter's lock
@@ -267,7 +277,7 @@ def _scans(shop: Workshop, part: Part) -> list[Scan]:
     groups: dict[tuple[bool, bool], list[CleanText]] = defaultdict(list)
     for file in files:
         groups[file.gzipped, file.encoded].append(file)
-    return [Scan(shop, part.layout, group) for group in groups.values()]
+    return [Scan(parser, part.layout, group) for group in groups.values()]
 
 
 def _select(part: Part, scan: Scan, reasons: list[str]) -> str:

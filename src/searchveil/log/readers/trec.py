@@ -1,7 +1,7 @@
 """TREC Session Track: XML of sessions, their interactions and the clicks on results.
 
 The user is the session's userid, which the files of 2011 and 2012 lack, or on request the session itself: the caller
-says which, because a choice told from the sessions could be one session's doing. Times are clock times in 2011 and
+says which, because a choice inferred from the sessions could be one session's doing. Times are clock times in 2011 and
 2012, put on 1 January 1970 where no date is given, and seconds from the session's start in 2013, which count from
 1 January 1970. A time of -1 or NA is unknown: the row stays, without a time.
 """
@@ -18,7 +18,7 @@ import pyarrow as pa
 from searchveil.errors import InputError
 from searchveil.log.readers.base import Reader, Request
 from searchveil.log.readers.source import Source
-from searchveil.log.readers.staging import BROKEN_XML, Parsed, Remarks, Tally, Workshop
+from searchveil.log.readers.staging import BROKEN_XML, Parsed, Parser, Remarks, Tally
 
 TYPES: dict[str, pa.DataType] = {
     "user": pa.string(),
@@ -49,7 +49,7 @@ def recognises(head: bytes, name: str) -> bool:
     return head.lstrip(b"\xef\xbb\xbf \r\n\t").startswith(b"<") and b"<session" in head and b"num=" in head
 
 
-def parse(shop: Workshop, request: Request) -> Parsed:
+def parse(parser: Parser, request: Request) -> Parsed:
     user = request.choice("user", tuple(USERS))
     tally = Tally()
     refusals: list[InputError] = []
@@ -61,9 +61,9 @@ def parse(shop: Workshop, request: Request) -> Parsed:
             refusals.append(refusal)
 
     table = f"parsed_sessions_{next(_numbers)}"  # an engine may hold several logs
-    shop.connection.register("sessions", pa.RecordBatchReader.from_batches(SCHEMA, batches()))
-    shop.run(f"create temp table {table} as select * from sessions")
-    shop.connection.unregister("sessions")
+    parser.connection.register("sessions", pa.RecordBatchReader.from_batches(SCHEMA, batches()))
+    parser.run(f"create temp table {table} as select * from sessions")
+    parser.connection.unregister("sessions")
     if refusals:
         raise refusals[0]
     public = ["that the XML is well-formed: nothing after a fault is read"]
@@ -152,16 +152,20 @@ def _rows_of(session: ET.Element, user: str | None, source: Source, kind: str, t
         except (ValueError, OverflowError):
             tally.add("bad time", 1, place)
             continue
-        clicks = list(search.iterfind("clicked/click"))
-        if not clicks:
+        if search.find("clicked/click") is None:
             yield user, query, time, None, None
-        urls = {_text(result.get("rank")): _text(result.find("url")) for result in search.iterfind("results/result")}
-        for click in clicks:
-            rank = _text(click.find("rank"))
-            if not _NUMBER.fullmatch(rank) or int(rank) > LARGEST_RANK:
-                tally.add("bad rank", 1, place)
-                continue
-            yield user, query, time, int(rank), urls.get(rank) or _text(click.find("docno")) or None
+        for rank, url in _clicks_of(search, place, tally):
+            yield user, query, time, rank, url
+
+
+def _clicks_of(search: ET.Element, place: list[str], tally: Tally) -> Iterator[tuple[int, str | None]]:
+    urls = {_text(result.get("rank")): _text(result.find("url")) for result in search.iterfind("results/result")}
+    for click in search.iterfind("clicked/click"):
+        rank = _text(click.find("rank"))
+        if _NUMBER.fullmatch(rank) and int(rank) <= LARGEST_RANK:
+            yield int(rank), urls.get(rank) or _text(click.find("docno")) or None
+        else:
+            tally.add("bad rank", 1, place)
 
 
 def _text(found: ET.Element | str | None) -> str:

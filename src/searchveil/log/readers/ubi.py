@@ -9,7 +9,7 @@ from searchveil.errors import InputError
 from searchveil.log.readers.base import Reader, Request, wrong_option
 from searchveil.log.readers.jsonlines import MALFORMED, first_objects, json_lines, path_of
 from searchveil.log.readers.source import Source, first_lines
-from searchveil.log.readers.staging import Parsed, Part, Remarks, Staged, Tally, Workshop, stage
+from searchveil.log.readers.staging import Parsed, Parser, Part, Remarks, Staged, Tally, stage
 from searchveil.log.readers.times import bad_time, time_sql
 from searchveil.log.schema import Problem
 
@@ -40,7 +40,7 @@ def _holds_events(source: Source) -> bool:
     return sum(map(_is_event, objects)) * 2 > len(objects)
 
 
-def parse(shop: Workshop, request: Request) -> Parsed:
+def parse(parser: Parser, request: Request) -> Parsed:
     user = request.choice("user", tuple(USERS))
     events = [source for source in request.sources if _holds_events(source)]
     queries = [source for source in request.sources if source not in events]
@@ -48,21 +48,21 @@ def parse(shop: Workshop, request: Request) -> Parsed:
         raise InputError(f"{events[0].path} holds UBI events only; name the file with ubi_queries as well")
     if user != "client_id" and not events:
         raise wrong_option("user", user, "only ubi_events has it; name that file as well")
-    public = ["which files hold queries and which events, told from their first rows"]
-    asked = _stage_queries(shop, queries, user_is_in_events=user != "client_id")
+    public = ["which files hold queries and which events, inferred from their first rows"]
+    asked = _stage_queries(parser, queries, user_is_in_events=user != "client_id")
     if not events:
         return asked.parsed(USERS[user], public)
     click = request.options.get("click", "click")
-    happened = _stage_events(shop, events, click)
-    joined = _join(shop, asked, happened, user, click)
-    _count_unmatched(shop, asked, happened)
-    problems = _combined(asked.tally, happened.tally, _users_in_doubt(shop, joined, user))
+    happened = _stage_events(parser, events, click)
+    joined = _join(parser, asked, happened, user, click)
+    _count_unmatched(parser, asked, happened)
+    problems = _combined(asked.tally, happened.tally, _users_in_doubt(parser, joined, user))
     if user != "client_id":
         public.append(f"that the events of a client's query all name the same {user}")
     return Parsed(joined, Remarks(problems, USERS[user], tuple(public)))
 
 
-def _stage_queries(shop: Workshop, files: list[Source], user_is_in_events: bool) -> Staged:
+def _stage_queries(parser: Parser, files: list[Source], user_is_in_events: bool) -> Staged:
     query_id, client, text, _ = (f"nullif(found[{i}], '')" for i in range(1, len(QUERY) + 1))
     checks = dict(MALFORMED)
     if user_is_in_events:
@@ -72,10 +72,10 @@ def _stage_queries(shop: Workshop, files: list[Source], user_is_in_events: bool)
     checks |= {"no query": f"{text} is null", "NUL byte": f"contains({text}, chr(0))", "bad time": bad_time(QUERY_TIME)}
     outputs = {"user": client, "query": text, "time": QUERY_TIME, "query_id": query_id}
     layout = json_lines([path_of(key) for key in QUERY])
-    return stage(shop, Part(layout, files, outputs, checks))
+    return stage(parser, Part(layout, files, outputs, checks))
 
 
-def _stage_events(shop: Workshop, files: list[Source], click: str) -> Staged:
+def _stage_events(parser: Parser, files: list[Source], click: str) -> Staged:
     paths = [path_of(key) for key in EVENT] + [
         path_of("event_attributes", "position", "ordinal"),
         path_of("event_attributes", "object", "object_id"),
@@ -89,10 +89,10 @@ def _stage_events(shop: Workshop, files: list[Source], click: str) -> Staged:
         "event without a client_id": f"{query_id} is not null and {client} is null",
         "bad rank": f"{ordinal} is not null and {rank} is null",
     }
-    return stage(shop, Part(json_lines(paths), files, outputs | {"rank": rank, "url": url}, checks))
+    return stage(parser, Part(json_lines(paths), files, outputs | {"rank": rank, "url": url}, checks))
 
 
-def _join(shop: Workshop, asked: Staged, happened: Staged, user: str, click: str) -> str:
+def _join(parser: Parser, asked: Staged, happened: Staged, user: str, click: str) -> str:
     """One row for each click, and one for each query without; `ids` says how many users the query's events name.
 
     Clicks belong to the first of the queries that a client sent with their query_id.
@@ -107,7 +107,7 @@ def _join(shop: Workshop, asked: Staged, happened: Staged, user: str, click: str
             left join (select client_id, query_id, min({user}) as known, count(distinct {user}) as ids
                        from {events} group by all) u
                 on u.client_id = q.user and u.query_id = q.query_id"""
-    shop.run(
+    parser.run(
         f"""
         create temp table {joined} as
         select {known} as "user", q.query, q.time, e.rank, e.url, {ids} as ids
@@ -121,10 +121,10 @@ def _join(shop: Workshop, asked: Staged, happened: Staged, user: str, click: str
     return joined
 
 
-def _count_unmatched(shop: Workshop, asked: Staged, happened: Staged) -> None:
+def _count_unmatched(parser: Parser, asked: Staged, happened: Staged) -> None:
     """Events of a query_id that their client has no query of: their clicks belong to no row."""
     known = f'(select "user", query_id from {asked.table} where "user" is not null and query_id is not null)'
-    ((rows,),) = shop.rows(
+    ((rows,),) = parser.rows(
         f"select count(*) from {happened.table} "
         f"where problem is null and query_id is not null and (client_id, query_id) not in {known}"
     )
@@ -135,17 +135,17 @@ def _count_unmatched(shop: Workshop, asked: Staged, happened: Staged) -> None:
         happened.tally.add("event of an unknown query_id", rows, first)
 
 
-def _users_in_doubt(shop: Workshop, joined: str, user: str) -> Tally:
+def _users_in_doubt(parser: Parser, joined: str, user: str) -> Tally:
     """Queries whose events name no user, or several: nobody may be chosen for them, so they are left out."""
     tally = Tally()
     for ids, reason in (
         ("= 0", f"query without an event that names its {user}"),
         ("> 1", f"query whose events name more than one {user}"),
     ):
-        ((rows,),) = shop.rows(f"select count(*) from {joined} where ids {ids}")
+        ((rows,),) = parser.rows(f"select count(*) from {joined} where ids {ids}")
         tally.add(reason, rows)
     if tally.rows:
-        shop.run(f"delete from {joined} where ids <> 1")
+        parser.run(f"delete from {joined} where ids <> 1")
     return tally
 
 

@@ -26,7 +26,9 @@ def deployment(release: Description) -> dict[str, Any]:
                 "data_domain": f"Search logs: the search histories of any number of {guarantee.unit}s",
                 "unprotected_quantities": _listed(
                     (*guarantee.unprotected, *(f"taken as public: {fact}" for fact in guarantee.assumed_public))
-                ),
+                )
+                if guarantee.is_private
+                else "All of them: this release is NOT differentially private",
             },
             "privacy_loss": {
                 "privacy_unit": guarantee.unit,

@@ -1,6 +1,7 @@
 """The facts that every card repeats, gathered once."""
 
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, field
 from decimal import Context, Decimal
 from math import expm1
 
@@ -32,6 +33,7 @@ class Description:
     date: str
     version: str
     in_ledger: bool
+    documents: Mapping[str, str] = field(default_factory=dict)  # JSON files beside the tables, with their SHA-256
 
     @property
     def title(self) -> str:
@@ -59,6 +61,8 @@ class Description:
         """How selection biases the published counts; exact where the plan says how items were selected."""
         if self.plan.parameters.get("sampler") == "individual":
             return DRAWN_INDIVIDUALLY
+        if self.plan.method == "synthetic":
+            return INVENTED
         if self.plan.guarantee.notion == "sampling-step":
             return DRAWN
         selection = self.plan.settings.selection
@@ -98,6 +102,12 @@ DRAWN_INDIVIDUALLY = (
     "users of many: multiply a number of users or of draws by `users` / `users_published` to estimate that of all such "
     "users. `users`, `limit` and `total` (the draws that were expected) are such estimates. A click on another pair is "
     "never drawn, however common."
+)
+INVENTED = (
+    "The rows of the data are drawn, not searched: how often something is in them is chance on top of noise. Where "
+    "counts are wanted, take those of queries, clicks and transitions, or the numbers of `statistics.json`: sums over "
+    "users with Gaussian noise, whose deviation stands beside them. A user of many searches adds less than she has, so "
+    "sums are too low on average. A query that is missing may still have been searched for often."
 )
 SELECTION_IN_GENERAL = (
     "Where noise was added to a count, it is part of the published number. Where items were selected by a noisy count "

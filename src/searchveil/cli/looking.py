@@ -1,0 +1,146 @@
+"""Commands for whoever has a release, or wants to choose one: show, verify, compare."""
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from searchveil.cli.options import Json, LogOptions, LogPaths, with_option_groups
+from searchveil.errors import InputError
+
+ReleaseFolder = Annotated[str, typer.Argument(metavar="DIR", help="A release folder.")]
+
+
+def add_to(app: typer.Typer) -> None:
+    app.command("show", epilog="Example: `searchveil show release --top 10`")(show_release)
+    app.command("verify", epilog="Example: `searchveil verify release`")(verify_release)
+    example = "Example: `searchveil compare log.tsv --epsilon 1 --delta 1e-6`"
+    app.command("compare", epilog=example)(with_option_groups(compare_methods))
+
+
+def show_release(
+    folder: ReleaseFolder,
+    top: Annotated[int, typer.Option(min=1, help="So many rows, those with the highest counts.")] = 20,
+    search: Annotated[str | None, typer.Option(metavar="TEXT", help="Only rows in which this stands.")] = None,
+    table: Annotated[str | None, typer.Option(metavar="NAME", help="Another table of the release.")] = None,
+    json: Json = False,
+) -> None:
+    """Show what is in a release: what is promised, and its first rows."""
+    from searchveil.cli import show
+    from searchveil.cli.tables import as_text
+    from searchveil.publish.release import Release
+
+    release = Release.read(folder)
+    name = next(iter(release.tables)) if table is None else table
+    if name not in release.tables:
+        raise InputError(f"{folder} has no table '{name}'; it has {', '.join(release.tables)}")
+    rows = top_rows(release.tables[name], search)
+    if json:
+        shown = {"rows": release.tables[name].num_rows, "found": rows.num_rows, "top": rows.slice(0, top).to_pylist()}
+        show.print_json({"table": name, **shown, "guarantee": release.guarantee.to_json()})
+        return
+    print(
+        f"{folder}: {release.plan.item} by {release.plan.method}, {show.counted(release.tables[name].num_rows, 'row')}"
+    )
+    print(release.guarantee)
+    if search is not None:
+        print(f"{show.counted(rows.num_rows, 'row')} with '{show.printable(search)}'")
+    if rows.num_rows:
+        print(as_text(rows.slice(0, top)))
+    if rows.num_rows > top:
+        print(f"… and {show.counted(rows.num_rows - top, 'more row', 'more rows')}; --top {rows.num_rows} shows all")
+    others = [other for other in release.tables if other != name]
+    if others:
+        print(f"Other tables: {', '.join(others)} (--table NAME)")
+
+
+def top_rows(table: Any, search: str | None) -> Any:
+    """The rows that hold a text, by their counts where they have any."""
+    import pyarrow as pa
+    import pyarrow.compute as pc
+
+    if search is not None:
+        wanted = search.casefold()
+        texts = [name for name in table.column_names if _is_text(table[name].type)]
+        held = [any(wanted in str(row[name] or "").casefold() for name in texts) for row in table.to_pylist()]
+        table = table.filter(pa.array(held, pa.bool_()))
+    order = next((name for name in ("count", "score", "draws") if name in table.column_names), None)
+    if order is None:
+        return table
+    return table.take(pc.sort_indices(table, [(order, "descending")]))  # stable: equal counts stay as published
+
+
+def _is_text(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_list(kind))
+
+
+def verify_release(folder: ReleaseFolder, json: Json = False) -> None:
+    """Check that a release is what was written: checksums, record, schema. Ends with 1 if something is wrong."""
+    from searchveil.cli import show
+    from searchveil.publish.verify import verify
+
+    found = verify(folder)
+    if json:
+        show.print_json(found.to_json())
+    else:
+        print(f"{folder}:")
+        print(found)
+        if found.release is not None:
+            print(found.release.guarantee)
+            assert found.release.record is not None
+            version = found.release.record.written.get("searchveil", "that made it")
+            print(f"Proof: {found.release.guarantee.proof} in the source of searchveil {version}.")
+        print("Everything is as it was written." if found.is_right else "Do not rely on this folder: ask for it anew.")
+    if not found.is_right:
+        raise typer.Exit(1)
+
+
+def compare_methods(
+    log: LogPaths,
+    epsilon: Annotated[float, typer.Option(help="ε of every method.")],
+    delta: Annotated[float, typer.Option(help="δ of every method.")],
+    reading: LogOptions,
+    methods: Annotated[str | None, typer.Option(help="Names with commas between; all that apply if left out.")] = None,
+    applications: Annotated[
+        str | None, typer.Option(help="Names with commas between, or none; all of them if left out.")
+    ] = None,
+    seed: Annotated[int, typer.Option(help="The same seed tests on the same searches.")] = 1,
+    report: Annotated[
+        str, typer.Option(metavar="FILE", help="Where the page goes; an earlier one is replaced.")
+    ] = "comparison.html",
+    json: Json = False,
+) -> None:
+    """Try every method at the same ε and δ on a log, and publish nothing. Private figures: do not publish them."""
+    from searchveil.cli import show
+    from searchveil.cli.tables import as_lines
+    from searchveil.lab.comparison import compare
+    from searchveil.lab.report.comparison import check_page, write_page
+    from searchveil.lab.tools import check_tools
+
+    check_tools()
+    page = Path(report)
+    check_page(page)
+
+    def names(text: str | None) -> list[str] | None:
+        return None if text is None else [name.strip() for name in text.split(",") if name.strip() not in ("", "none")]
+
+    with show.steps() as step:
+        step("reading the log")
+        opened = reading.read(log)
+        found = compare(
+            opened, epsilon, delta, methods=names(methods), applications=names(applications), seed=seed, progress=step
+        )
+        write_page(page, found)
+        opened.engine.close()
+    show.problems(opened)
+    if json:
+        show.print_json(found.to_json() | {"report": str(page)})
+        return
+    print(f"Warning: {found.warning}")
+    for header, *lines in filter(None, (found.table, found.scores)):
+        print(as_lines(header, lines))
+    for name, reason in found.left_out.items():
+        print(f"Left out {name}: {reason}.")
+    print(f"{found.verdict} The page is {page}.")

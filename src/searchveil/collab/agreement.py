@@ -1,0 +1,137 @@
+"""The run file: what all parties agree on before anything leaves a house. Its hash is in every message."""
+
+import hashlib
+import re
+import tomllib
+from fractions import Fraction
+from itertools import zip_longest
+from math import isfinite
+from pathlib import Path
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
+
+from searchveil.errors import InputError
+from searchveil.items import ITEMS
+
+NAME = r"[a-z0-9][a-z0-9-]{0,30}"
+Name = Annotated[str, StringConstraints(pattern=f"^{NAME}$")]
+Fingerprint = Annotated[str, StringConstraints(pattern="^sha256:[0-9a-f]{64}$")]
+LARGEST_FILE = 100_000  # bytes
+
+
+class CoordinatorPlace(BaseModel):
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    name: Name = "coordinator"
+    address: Annotated[str, StringConstraints(pattern=r"^[A-Za-z0-9.\-\[\]:]+:[0-9]{1,5}$")]
+    certificate: Fingerprint
+
+
+class Agreement(BaseModel):
+    """What a run file says. A field that is not known, or a value out of range, is refused."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True)
+
+    version: Literal[1] = 1
+    method: Literal["zealous", "sampling"] = "zealous"
+    item: str = "query"
+    per_user: Annotated[int, Field(ge=1, le=1000)] = 5
+    epsilon: Annotated[float, Field(gt=0, le=1000)]
+    delta: Annotated[float, Field(gt=0, lt=1)]
+    collusion: Annotated[int, Field(ge=0)] = 1
+    padding_epsilon: Annotated[float | None, Field(gt=0, le=1000)] = None  # a tenth of epsilon, unless given
+    padding_delta: Annotated[float | None, Field(gt=0, lt=1)] = None  # a tenth of delta, unless given
+    selection_delta: Annotated[float | None, Field(gt=0, lt=1)] = None  # of sampling: the part that chooses pairs
+    time_unit: Literal["second", "minute", "hour", "day", "month", "none"] = "hour"  # of sampling
+    longest_text: Annotated[int, Field(ge=16, le=4000)] = 240
+    deadline: Annotated[float, Field(gt=0, le=7 * 86_400)] = 3600
+    silence: Annotated[float, Field(ge=1, le=3600)] = 60
+    coordinator: CoordinatorPlace
+    parties: Annotated[dict[Name, Fingerprint], Field(min_length=2, max_length=64)]
+
+    @model_validator(mode="after")
+    def _fits(self) -> "Agreement":
+        if self.item not in ITEMS:
+            raise ValueError(f"item: there is no '{self.item}'; there are {', '.join(ITEMS)}")
+        if self.method == "sampling" and self.item != "click":
+            raise ValueError('item: sampling draws clicks; write item = "click"')
+        if self.method == "zealous" and self.selection_delta is not None:
+            raise ValueError("selection_delta: is for the method sampling")
+        if self.collusion >= len(self.parties):
+            raise ValueError(f"collusion: at most {len(self.parties) - 1} of {len(self.parties)} parties, not more")
+        if self.coordinator.name in self.parties:
+            raise ValueError(f"coordinator: '{self.coordinator.name}' is also the name of a party")
+        shown = [self.coordinator.certificate, *self.parties.values()]
+        if len(set(shown)) < len(shown):
+            raise ValueError("parties: two of them, or one and the coordinator, have the same certificate")
+        if not isfinite(self.epsilon):
+            raise ValueError("epsilon: must be finite")
+        return self
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The parties in the order of the ring: by name, so that the order in the file does not matter."""
+        return tuple(sorted(self.parties))
+
+    @property
+    def hiding(self) -> tuple[float, float]:
+        """ε and δ of the dummies."""
+        return (
+            float(Fraction(repr(self.epsilon)) / 10) if self.padding_epsilon is None else self.padding_epsilon,
+            float(Fraction(repr(self.delta)) / 10) if self.padding_delta is None else self.padding_delta,
+        )
+
+
+class RunFile:
+    """A run file as it was read: the agreement in it, its text and the hash of that."""
+
+    def __init__(self, text: str, source: str = "the run file") -> None:
+        self.text, self.source = text, source
+        self.agreement = _parsed(text, source)
+        self.hash = hashlib.sha256(text.encode()).hexdigest()
+
+    @classmethod
+    def read(cls, path: str | Path) -> "RunFile":
+        try:
+            with Path(path).open("rb") as file:
+                raw = file.read(LARGEST_FILE + 1)
+            text = raw.decode()
+        except OSError as problem:
+            raise InputError(f"{path} cannot be read: {problem.strerror}", parameter="run") from problem
+        except UnicodeDecodeError as problem:
+            raise InputError(f"{path} is not a text in UTF-8", parameter="run") from problem
+        if len(raw) > LARGEST_FILE:
+            raise InputError(f"{path} is larger than any run file", parameter="run")
+        return cls(text.replace("\r\n", "\n"), str(path))
+
+    def differs_from(self, other: str, whose: str) -> str:
+        """Where this file and another text part, in words."""
+        for number, (mine, theirs) in enumerate(zip_longest(self.text.split("\n"), other.split("\n")), start=1):
+            if mine != theirs:
+                here = "nothing" if mine is None else f"'{mine[:80]}'"
+                there = "nothing" if theirs is None else f"'{theirs[:80]}'"
+                return f"{self.source} differs from that of {whose} in line {number}: {here} here, {there} there"
+        return f"{self.source} is that of {whose}"
+
+
+def _parsed(text: str, source: str) -> Agreement:
+    try:
+        values = tomllib.loads(text)
+    except tomllib.TOMLDecodeError as problem:
+        raise InputError(f"{source} is no TOML file: {problem}", parameter="run") from problem
+    try:
+        return Agreement.model_validate(values)
+    except ValidationError as problem:
+        first: Any = problem.errors()[0]
+        name = ".".join(map(str, first["loc"]))
+        line = _line_of(text, str(first["loc"][-1])) if first["loc"] else ""
+        said = str(first["msg"]).removeprefix("Value error, ")
+        raise InputError(f"{source}{line}: {name + ': ' if name else ''}{said}", parameter="run") from problem
+
+
+def _line_of(text: str, name: str) -> str:
+    for number, line in enumerate(text.split("\n"), start=1):
+        if re.match(rf"\s*\[?\s*[\"']?{re.escape(name)}\b", line):
+            return f", line {number}"
+    return ""

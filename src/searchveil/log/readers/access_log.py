@@ -1,0 +1,61 @@
+"""Access logs of web servers (Common and Combined, as Apache and nginx write them): the searches of a site.
+
+A search is a request whose address has the parameter of the site's search. Who asked is known by address and agent
+alone: both together, hashed when they are read, are the user, and guarantees are per address and agent.
+"""
+
+import re
+
+from searchveil.engine.sql import literal
+from searchveil.log.readers.base import Reader, Request, wrong_option
+from searchveil.log.readers.source import first_lines, mostly
+from searchveil.log.readers.staging import Layout, Parsed, Parser, Part, stage
+from searchveil.log.readers.times import bad_time
+
+UNIT = "address-and-agent"
+PARAMETERS = ("q", "query", "search", "s")  # that sites use; the first one that an address has
+_LINE = (
+    r'^(\S+) \S+ .{0,200}?\[([^\]\s]+ [+-]\d{4})\] "((?:[^"\\]|\\.)*)" (\d{3}) (\S+)'
+    r'(?: "((?:[^"\\]|\\.)*)" "((?:[^"\\]|\\.)*)")?.*$'
+)
+_ROW = re.compile(_LINE)
+_NAME = re.compile(r"[A-Za-z0-9_.\[\]-]{1,64}")
+
+
+def recognises(head: bytes, name: str) -> bool:
+    return mostly(_ROW, first_lines(head))
+
+
+def parse(parser: Parser, request: Request) -> Parsed:
+    names = request.options.get("parameter", ",".join(PARAMETERS)).split(",")
+    for name in names:
+        if _NAME.fullmatch(name) is None:
+            raise wrong_option("parameter", name, "it is the name of a parameter, such as q in /search?q=shoes")
+    part = f"regexp_extract(line, {literal(_LINE)}, %d)"
+    wanted = "|".join(map(re.escape, names))
+    asked = rf"^[A-Z]+ [^?\s]*\?(?:[^\s#]*&)?(?:{wanted})=([^&#\s]*)"
+    raw = f"nullif(regexp_extract({part % 3}, {literal(asked)}, 1), '')"
+    # An address may hold what is no UTF-8; that is the matter of its row.
+    query = f"try(url_decode(replace({raw}, '+', ' ')))"
+    time = f"(try_strptime({part % 2}, '%d/%b/%Y:%H:%M:%S %z') at time zone 'UTC')"
+    layout = Layout(
+        {"line": "VARCHAR"},
+        delimiter="\x01",  # no line of such a log has one, so every line is one column
+        derived={"address": part % 1, "agent": part % 7, "raw": raw, "text": query, "moment": time},
+    )
+    outputs = {"user": "sha256(address || ' ' || agent)", "query": "text", "time": "moment"}
+    checks = {
+        "no line of an access log": "address = ''",
+        f"no search: its address has no parameter {' or '.join(names)}": "raw is null",
+        "a search that is no UTF-8": "text is null or contains(text, chr(0))",
+        "bad time": bad_time("moment"),
+    }
+    return stage(parser, Part(layout, request.sources, outputs, checks)).parsed(UNIT)
+
+
+READER = Reader(
+    "access-log",
+    recognises,
+    parse,
+    {"parameter": f"of the site's search, several with commas between (default: {','.join(PARAMETERS)})"},
+)

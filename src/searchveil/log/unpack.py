@@ -1,0 +1,222 @@
+"""Files as people have them become files that readers read: archives, workbooks, JSON arrays, folders, prefaces.
+
+Copies lie in a temporary folder for as long as a log is read. Every row is copied for itself; what can only be opened
+as a whole (an archive, a workbook, an array) is taken as public to be whole, and the record says so.
+"""
+
+import gzip
+import json
+import shutil
+import zipfile
+import zlib
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from datetime import date, datetime
+from errno import EDQUOT, EFBIG, ENOSPC
+from pathlib import Path
+from typing import IO, Any
+
+from searchveil.errors import InputError, printable, setting
+from searchveil.extras import require_extra
+from searchveil.log.readers.source import BYTE_ORDER_MARK, GZIP_MAGIC, expand
+
+TEXTS = (".csv", ".tsv", ".txt", ".log", ".json", ".jsonl", ".ndjson", ".xml", ".zip", ".xlsx", ".gz")
+# What the libraries say of files that are not what they seem.
+BROKEN = (
+    *(zipfile.BadZipFile, zlib.error, OSError, EOFError),
+    *(ValueError, KeyError, IndexError, TypeError, SyntaxError, RecursionError, NotImplementedError, RuntimeError),
+)
+ZIP_MAGIC = b"PK\x03\x04"
+WHOLE = {
+    "zip": "that the archive can be unpacked",
+    "xlsx": "that the workbook can be opened",
+    "array": "that the array is well-formed JSON: a fault in one element would refuse the file",
+}
+
+
+@dataclass
+class Unpacked:
+    """The files to read, what to call those that are copies, and what was taken as public to make them."""
+
+    paths: list[str] = field(default_factory=list)
+    called: dict[str, str] = field(default_factory=dict)  # path of a copy -> what people call it
+    taken_as_public: dict[str, None] = field(default_factory=dict)  # in order, each once
+
+    def add(self, copies: Iterable[tuple[Path, str]]) -> None:
+        for copy, called in copies:
+            self.paths.append(str(copy))
+            self.called[str(copy)] = called
+
+
+def unpack(asked: Sequence[str | Path], scratch: Path, *, skip_lines: int = 0, may_copy: bool = True) -> Unpacked:
+    """What can be read as it is stays where it is. `may_copy` is false where others would have to see the copies."""
+    if skip_lines < 0:
+        raise InputError("lines to skip are a number from 0 on", parameter="skip_lines", value=skip_lines)
+    found = Unpacked()
+    for path in (file for one in asked for file in _files(str(one))):
+        kind = "" if "://" in path or not Path(path).is_file() else _kind(Path(path))
+        if not kind and not (skip_lines and Path(path).is_file()):
+            found.paths.append(path)
+            continue
+        if not may_copy:
+            raise InputError(
+                f"{path}: is unpacked or rewritten before it is read, which Spark's workers cannot see",
+                instead="do that first, or add " + setting("engine", "duckdb"),
+            )
+        if kind:
+            found.taken_as_public[WHOLE[kind]] = None
+        folder = scratch / f"unpacked-{len(found.called)}"
+        folder.mkdir()
+        found.add(_copied(Path(path), kind, folder, skip_lines))
+    return found
+
+
+def _copied(path: Path, kind: str, folder: Path, skip_lines: int) -> list[tuple[Path, str]]:
+    try:
+        copies = list(_COPIES[kind](path, folder)) if kind else [(path, str(path))]
+        if not skip_lines:
+            return copies
+        return [
+            (_without_first_lines(copy, folder, skip_lines), f"{called} (after line {skip_lines})")
+            for copy, called in copies
+        ]
+    except BROKEN as problem:
+        if isinstance(problem, OSError) and problem.errno in (ENOSPC, EDQUOT, EFBIG):  # no fault of the file
+            raise
+        raise InputError(f"{path}: cannot be unpacked ({type(problem).__name__})") from problem
+
+
+def _files(path: str) -> list[str]:
+    """A folder of texts is its files; one of Parquet, or of anything else, is left to the reader."""
+    if "://" not in path and Path(path).is_dir() and not any(Path(path).rglob("*.parquet")):
+        inside = sorted(str(file) for file in Path(path).rglob("*") if file.is_file() and _is_text(file, Path(path)))
+        if inside:
+            return inside
+    return expand(path)
+
+
+def _is_text(file: Path, folder: Path) -> bool:
+    hidden = any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
+    return not hidden and file.suffix.lower() in TEXTS
+
+
+def _kind(path: Path) -> str:
+    with path.open("rb") as file:
+        head = file.read(4)
+    if head == ZIP_MAGIC:
+        try:
+            with zipfile.ZipFile(path) as archive:
+                return "xlsx" if "xl/workbook.xml" in archive.namelist() else "zip"
+        except (zipfile.BadZipFile, OSError, ValueError):
+            return "zip"
+    return "array" if _begins_with_a_bracket(path) else ""
+
+
+def _begins_with_a_bracket(path: Path) -> bool:
+    """Of an unpacked or gzipped text: an array, unless it is the first line of a log of some kind (an XML never is)."""
+    try:
+        with _opened(path) as file:
+            head = file.read(1 << 12).removeprefix(BYTE_ORDER_MARK).lstrip()
+    except (OSError, EOFError, zlib.error):
+        return False
+    return head[:1] == b"[" and head[1:].lstrip()[:1] in (b"{", b"]")
+
+
+def _opened(path: Path) -> IO[bytes]:
+    with path.open("rb") as file:
+        gzipped = file.read(2) == GZIP_MAGIC
+    return gzip.open(path) if gzipped else path.open("rb")  # type: ignore[return-value]
+
+
+def _from_zip(path: Path, folder: Path) -> Iterator[tuple[Path, str]]:
+    """The texts in an archive, each by its own name."""
+    with zipfile.ZipFile(path) as archive:
+        members = [one for one in archive.infolist() if not one.is_dir() and not _is_hidden(one.filename)]
+        if not members:
+            raise InputError(f"{path}: holds no file")
+        for number, member in enumerate(members):
+            if member.flag_bits & 1:
+                raise InputError(f"{path}: is encrypted; unpack it first")
+            if member.filename.lower().endswith((".parquet", ".zip")):
+                raise InputError(f"{path}: holds {printable(member.filename)}; unpack it first")
+            copy = folder / str(number) / Path(member.filename).name
+            copy.parent.mkdir()
+            with archive.open(member) as inside, copy.open("wb") as out:
+                shutil.copyfileobj(inside, out, 1 << 20)
+            called = f"{path.name}/{member.filename}"
+            if _kind(copy) == "array":
+                copy = next(_from_array(copy, folder))[0]
+            yield copy, called
+
+
+def _is_hidden(name: str) -> bool:
+    return any(part.startswith((".", "__MACOSX")) for part in Path(name).parts)
+
+
+def _from_workbook(path: Path, folder: Path) -> Iterator[tuple[Path, str]]:
+    """The first sheet as CSV. A cell becomes the text that people see in it, or an ISO time."""
+    require_extra("xlsx", "openpyxl", what="workbooks need another package")
+    import csv
+
+    import openpyxl
+
+    copy = folder / f"{path.stem}.csv"
+    book = openpyxl.load_workbook(path, read_only=True, data_only=True)
+    try:
+        with copy.open("w", encoding="utf-8", errors="replace", newline="") as out:
+            rows = csv.writer(out, lineterminator="\n")
+            for row in book.worksheets[0].iter_rows(values_only=True):
+                if any(cell is not None for cell in row):
+                    rows.writerow([_cell(cell) for cell in row])
+    finally:
+        book.close()
+    yield copy, path.name
+
+
+def _cell(value: Any) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, datetime | date):
+        return value.isoformat(sep=" ") if isinstance(value, datetime) else value.isoformat()
+    if isinstance(value, float) and value.is_integer():
+        return str(int(value))
+    return str(value)
+
+
+def _from_array(path: Path, folder: Path) -> Iterator[tuple[Path, str]]:
+    """A JSON array as lines, one for each element; a Matomo export of visits as one for each search."""
+    copy = folder / f"{path.name.removesuffix('.gz').removesuffix('.json')}.jsonl"
+    with _opened(path) as file:
+        elements = json.loads(file.read().removeprefix(BYTE_ORDER_MARK))
+    with copy.open("w", encoding="utf-8", errors="replace") as out:
+        for element in elements:
+            for line in _lines_of(element):
+                out.write(json.dumps(line, ensure_ascii=True) + "\n")
+    yield copy, path.name
+
+
+def _lines_of(element: Any) -> Iterable[Any]:
+    """Matomo (Live.getLastVisitsDetails) nests the searches of a visit among its other actions."""
+    if not (isinstance(element, dict) and isinstance(element.get("actionDetails"), list)):
+        return [element]
+    searches = [one for one in element["actionDetails"] if isinstance(one, dict) and one.get("type") == "search"]
+    return [
+        {
+            "visitorId": element.get("visitorId"),
+            "siteSearchKeyword": one.get("siteSearchKeyword"),
+            "timestamp": one.get("timestamp"),
+        }
+        for one in searches
+    ]
+
+
+def _without_first_lines(path: Path, folder: Path, lines: int) -> Path:
+    copy = folder / f"from-{lines + 1}-{path.name.removesuffix('.gz')}"
+    with _opened(path) as file, copy.open("wb") as out:
+        for _ in range(lines):
+            file.readline()
+        shutil.copyfileobj(file, out, 1 << 20)
+    return copy
+
+
+_COPIES = {"zip": _from_zip, "xlsx": _from_workbook, "array": _from_array}

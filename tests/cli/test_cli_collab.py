@@ -1,0 +1,74 @@
+"""Joint releases from the command line: folders, run files, and a simulation of real processes."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commandline import PLENTY, assert_refused, crowd_log, demo_log, run, succeed
+
+from searchveil.publish.release import Release
+
+SIMULATE = ("collab", "simulate")
+ASKED = ("--parties", "3", "--method", "zealous", "--item", "query", "--epsilon", "5", "--delta", "1e-4")
+
+
+@pytest.mark.slow
+def test_a_simulation_as_scripts_ask_for_it(tmp_path: Path) -> None:
+    said = succeed(tmp_path, *SIMULATE, demo_log(), *ASKED, "--per-user", "3", "--out", "joint", "--json").json
+    assert {"rows", "central_rows", "local_rows", "seconds", "bytes"} <= set(said)
+    assert len(said["local_rows"]) == 3
+    release = Release.read(tmp_path / "joint")
+    assert release.table.num_rows == said["rows"]
+    assert release.guarantee.trust == "parties"
+    assert (release.guarantee.epsilon, release.guarantee.delta) == (5.0, 1e-4)
+    assert next(one["who"] for one in release.plan.parameters["holds_for"]) == "outsiders"
+    assert not list((tmp_path / "scratch").iterdir())
+
+
+@pytest.mark.slow
+def test_what_everybody_searched_comes_out_of_a_joint_release(tmp_path: Path) -> None:
+    log = crowd_log(tmp_path, users=30, queries=2)
+    told = run(tmp_path, *SIMULATE, log, "--parties", "2", *PLENTY[2:], "--per-user", "2", "--out", "joint")
+    assert told.code == 0, told.err
+    assert "2 rows in joint: a joint release of 2 parties" in told.out
+    counts = Release.read(tmp_path / "joint").table["count"].to_pylist()
+    assert all(abs(count - 30) < 10 for count in counts if count is not None)
+
+
+def test_folders_are_made_and_certificates_pinned(tmp_path: Path, searchveil: Any) -> None:
+    first = searchveil("collab", "init", "a", "--name", "library-a", "--json").json
+    second = searchveil("collab", "init", "b", "--name", "library-b", "--json").json
+    assert set(first["certificates"]) == {"library-a"}
+    pinned = searchveil("collab", "init", "a", "--pin", "b/certificate.pem", "--json").json
+    assert pinned["certificates"]["library-b"] == second["certificates"]["library-b"]
+    assert (tmp_path / "a" / "pinned" / "library-b.pem").exists()
+    assert 'library-b = "sha256:' in searchveil("collab", "init", "a", "--pin", "b/certificate.pem").out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "says"),
+    [
+        (("init", "a"), "--name"),
+        (
+            ("init", "nowhere", "--pin", "x.pem"),
+            "no certificate.pem; make one: searchveil collab init nowhere --name NAME",
+        ),
+        (("init", "a", "--name", "Bad Name"), "small letters"),
+        (("coordinator", "--run", "missing.toml", "--folder", "a"), "missing.toml cannot be read"),
+        (("coordinator", "--run", "bad.toml", "--folder", "a"), "bad.toml, line 2: epsilon"),
+        (("coordinator", "--run", "unknown.toml", "--folder", "a"), "unknown.toml, line 1: epsilom"),
+        (
+            ("simulate", "log.tsv", "--parties", "1", "--epsilon", "1", "--delta", "1e-6", "--out", "o"),
+            "2 to 26 parties",
+        ),
+    ],
+)
+def test_what_is_wrong_is_said_in_one_line(
+    arguments: tuple[str, ...], says: str, tmp_path: Path, searchveil: Any
+) -> None:
+    place = '[coordinator]\naddress = "localhost:1"\ncertificate = "sha256:' + "0" * 64 + '"\n[parties]\n'
+    place += "".join(f'{name} = "sha256:{digit * 64}"\n' for name, digit in (("a", "1"), ("b", "2")))
+    (tmp_path / "bad.toml").write_text("delta = 1e-6\nepsilon = -1\n" + place)
+    (tmp_path / "unknown.toml").write_text("epsilom = 1\ndelta = 1e-6\nepsilon = 1\n" + place)
+    (tmp_path / "log.tsv").write_text("user\tquery\na\tb\n")
+    assert_refused(searchveil("collab", *arguments), says)

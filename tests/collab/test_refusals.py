@@ -1,0 +1,270 @@
+"""What is not as agreed is refused: one clear line at every party, nothing published, ledgers say what was spent."""
+
+import struct
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+import pytest
+from consortium import Consortium, Outcome
+
+from searchveil.collab import identity
+from searchveil.collab.coordinator import Coordinator
+from searchveil.collab.messages import LARGEST, Header, pack, unpack
+from searchveil.collab.party import Party, RunFailed
+from searchveil.crypto import masks
+from searchveil.errors import InputError
+from searchveil.privacy.ledger import Ledger
+
+LOGS = {name: {f"{name}{i}": ["weather", f"{name} {i}"] for i in range(30)} for name in "abc"}
+Post = Callable[[bytes], Any]
+
+
+def ledgers(consortium: Consortium) -> dict[str, Ledger]:
+    return {
+        name: Ledger.open(consortium.folder / f"{name}.sqlite", budget_epsilon=100, budget_delta=0.1)
+        for name in consortium.names
+    }
+
+
+def run_with(consortium: Consortium, change: Callable[[Party], None], *, liar: str = "b") -> Outcome:
+    paying = ledgers(consortium)
+    parties = {name: consortium.party(name, LOGS[name], ledger=paying[name]) for name in consortium.names}
+    change(parties[liar])
+    return consortium.run(LOGS, parties=parties)
+
+
+def assert_refused_everywhere(outcome: Outcome, *words: str) -> None:
+    outcome.assert_nothing_published()
+    for name in outcome.consortium.names:
+        failed = outcome.failed[name]
+        assert isinstance(failed, RunFailed), repr(failed)
+        line = str(failed)
+        assert "\n" not in line
+        for word in words:
+            assert word in line, (name, line)
+        assert "nothing was published" in line
+        entries = Ledger.open(outcome.consortium.folder / f"{name}.sqlite").spent().entries
+        assert [entry.status for entry in entries] == ["reserved"]
+        assert f"entry {entries[0].id}" in line
+
+
+def posting(change: Callable[[Post, bytes, list[bytes]], None]) -> Callable[[Party], None]:
+    """A party whose messages leave it changed; the function gets the real sender, the message, and all before it."""
+
+    def of(party: Party) -> None:
+        honest = party.link._ask
+        before: list[bytes] = []
+
+        def ask(method: str, path: str, content: bytes | None = None) -> Any:
+            if path != "/v1/messages" or content is None:
+                return honest(method, path, content)
+            change(lambda message: honest(method, path, message), content, before)
+            before.append(content)
+
+        party.link._ask = ask  # type: ignore[method-assign]
+
+    return of
+
+
+def with_header(message: bytes, **changed: Any) -> bytes:
+    header, _, payload = unpack(message)
+    return pack(header.model_copy(update=changed).encode(), payload)
+
+
+def replayed(post: Post, message: bytes, before: list[bytes]) -> None:
+    if len(before) == 3:
+        post(before[1])
+    post(message)
+
+
+def reordered(post: Post, message: bytes, before: list[bytes]) -> None:
+    """The second message to somebody before the first."""
+    first = unpack(message)[0].number == 0
+    if first:
+        post(with_header(message, number=1))
+    post(message)
+
+
+CHANGES: dict[str, tuple[Callable[[Post, bytes, list[bytes]], None], str]] = {
+    "replayed": (replayed, "replayed or out of order"),
+    "reordered": (reordered, "replayed or out of order"),
+    "truncated": (lambda post, message, _: post(message[:-5]), "were announced"),
+    "cut off in the header": (lambda post, message, _: post(message[:20]), "cut off"),
+    "oversized": (lambda post, message, _: post(message + bytes(LARGEST)), f"more than {LARGEST} bytes"),
+    "malformed": (lambda post, message, _: post(struct.pack(">I", 5) + b"hello"), "malformed header"),
+    "of another version": (
+        lambda post, message, _: post(message.replace(b'"version":1', b'"version":2')),
+        "malformed header (version)",
+    ),
+    "of another run": (lambda post, message, _: post(with_header(message, run="0" * 64)), "another run"),
+    "of another session": (lambda post, message, _: post(with_header(message, session="0" * 64)), "another session"),
+    "in another's name": (lambda post, message, _: post(with_header(message, sender="c")), "in the name of c"),
+    "to nobody": (lambda post, message, _: post(with_header(message, recipient="z")), "a message to z"),
+    "of another phase": (lambda post, message, _: post(with_header(message, phase="open")), ""),
+}
+
+
+@pytest.mark.parametrize("kind", CHANGES)
+def test_messages_that_are_not_as_agreed(kind: str, tmp_path: Path) -> None:
+    change, says = CHANGES[kind]
+    outcome = run_with(Consortium(tmp_path), posting(change))
+    assert_refused_everywhere(outcome, says)
+
+
+def test_points_that_are_not_canonical(tmp_path: Path) -> None:
+    def change(party: Party) -> None:
+        honest = party.link.send_part
+
+        def send_part(recipient: str, phase: Any, topic: str, piece: bytes, part: int, *, last: bool) -> None:
+            honest(recipient, phase, topic, b"\xff" * 32 + piece[32:] if phase == "blind" else piece, part, last=last)
+
+        party.link.send_part = send_part  # type: ignore[method-assign]
+
+    assert_refused_everywhere(run_with(Consortium(tmp_path), change), "b sent a point that is refused", "canonical")
+
+
+def test_a_wrong_share_of_an_opened_item(tmp_path: Path) -> None:
+    def change(party: Party) -> None:
+        honest = party.link.send
+
+        def send(recipient: str, phase: Any, topic: str, payload: bytes) -> None:
+            if topic == "shares":
+                payload = masks.to_bytes([(one + 1) % masks.FIELD for one in masks.from_bytes(payload)])
+            honest(recipient, phase, topic, payload)
+
+        party.link.send = send  # type: ignore[method-assign]
+
+    assert_refused_everywhere(run_with(Consortium(tmp_path), change), "a party sent a wrong share")
+
+
+def test_a_coordinator_that_changes_what_it_passes_on(tmp_path: Path) -> None:
+    class Changing(Coordinator):
+        def _store(self, header: Header, message: bytes) -> None:
+            if header.recipient in self.agreement.names:
+                message = message[:-1] + bytes([message[-1] ^ 1])
+            super()._store(header, message)
+
+    consortium = Consortium(tmp_path)
+    ledgers(consortium)
+    outcome = consortium.run(
+        LOGS,
+        coordinator=Changing(consortium.identities["coordinator"], consortium.coordinator().run),
+        of_party=lambda name: {"ledger": ledgers(consortium)[name]},
+    )
+    assert_refused_everywhere(outcome, "was changed on its way")
+
+
+def test_a_coordinator_that_shows_parties_different_unions(tmp_path: Path) -> None:
+    class Unfair(Coordinator):
+        def _send(self, recipient: str, phase: Any, topic: str, payload: bytes) -> None:
+            more = b"\xff" * 16 if (recipient, topic) == ("b", "union") else b""
+            super()._send(recipient, phase, topic, payload + more)
+
+    consortium = Consortium(tmp_path)
+    outcome = consortium.run(
+        LOGS,
+        coordinator=Unfair(consortium.identities["coordinator"], consortium.coordinator().run),
+        of_party=lambda name: {"ledger": ledgers(consortium)[name]},
+    )
+    assert_refused_everywhere(outcome, "do not see the same")
+
+
+def test_a_party_whose_run_file_differs_says_in_which_line_and_pays_nothing(tmp_path: Path) -> None:
+    consortium = Consortium(tmp_path)
+    other = consortium.text.replace("per_user = 3", "per_user = 4")
+    paying = ledgers(consortium)
+    parties = {
+        name: consortium.party(name, LOGS[name], other if name == "b" else None, ledger=paying[name])
+        for name in consortium.names
+    }
+    outcome = consortium.run(LOGS, parties=parties)
+    outcome.assert_nothing_published()
+    line = str(outcome.failed["b"])
+    number = 1 + consortium.text.split("\n").index("per_user = 3")
+    assert f"in line {number}: 'per_user = 4' here, 'per_user = 3' there" in line
+    assert not paying["b"].spent().entries
+    for name in ("a", "c"):
+        assert f"b: its run file is another one (line {number})" in str(outcome.failed[name])
+
+
+def test_a_party_that_lies_about_the_number_of_parties(tmp_path: Path) -> None:
+    """It passes over the comparison and says hello with a run file of its own, without c."""
+    consortium = Consortium(tmp_path)
+    lines = [line for line in consortium.text.split("\n") if not line.startswith("c = ")]
+    paying = ledgers(consortium)
+    parties = {
+        name: consortium.party(name, LOGS[name], "\n".join(lines) if name == "b" else None, ledger=paying[name])
+        for name in consortium.names
+    }
+    parties["b"].link.agree = lambda: None  # type: ignore[method-assign]
+    outcome = consortium.run(LOGS, parties=parties)
+    outcome.assert_nothing_published()
+    for name in consortium.names:
+        assert "b sent what is refused: its run file is another one" in str(outcome.failed[name])
+
+
+def test_a_party_with_a_certificate_that_the_coordinator_does_not_know(tmp_path: Path) -> None:
+    """It is told soon; the others, at the deadline, who never came."""
+    consortium = Consortium(tmp_path, settings={"deadline": 5, "silence": 4})
+    parties = {name: consortium.party(name, LOGS[name]) for name in consortium.names}
+    stranger = identity.create(tmp_path / "stranger", "b")
+    parties["b"].link._context.load_cert_chain(stranger.certificate_path, stranger.key_path)
+    outcome = consortium.run(LOGS, parties=parties)
+    outcome.assert_nothing_published()
+    assert "has pinned another certificate of b" in str(outcome.failed["b"])
+    for name in ("a", "c"):
+        assert "b never came" in str(outcome.failed[name])
+
+
+def test_an_expired_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its own party says so; where that party's clock is wrong, the coordinator does not let it in."""
+    consortium = Consortium(tmp_path, 2, settings={"deadline": 5, "silence": 4})
+    old = identity.create(tmp_path / "old", "b", now=datetime(2020, 1, 1, tzinfo=UTC), days=30)
+    for name in ("a", "coordinator"):
+        (tmp_path / name / "pinned" / "b.pem").unlink()
+        consortium.identities[name].pin(old.certificate_path)
+        old.pin(tmp_path / name / "certificate.pem")
+    new, consortium.identities["b"] = consortium.identities["b"], old
+    consortium.text = consortium.text.replace(new.certificate.fingerprint, old.certificate.fingerprint)
+    with pytest.raises(InputError, match="certificate of b has expired on 2020-01-31"):
+        consortium.party("b", LOGS["b"])
+    monkeypatch.setattr(identity.Certificate, "check_valid", lambda self: None)
+    outcome = consortium.run({name: LOGS[name] for name in "ab"})
+    outcome.assert_nothing_published()
+    assert "holds it for expired" in str(outcome.failed["b"])
+    assert "b never came" in str(outcome.failed["a"])
+
+
+def test_a_coordinator_with_another_certificate_is_not_talked_to(tmp_path: Path) -> None:
+    consortium = Consortium(tmp_path, settings={"deadline": 4, "silence": 2})
+    coordinator = consortium.coordinator()
+    coordinator.identity = identity.create(tmp_path / "stranger", "coordinator")
+    outcome = consortium.run(LOGS, coordinator=coordinator)
+    outcome.assert_nothing_published()
+    for name in consortium.names:
+        assert "not the pinned one" in str(outcome.failed[name])
+
+
+def test_a_certificate_made_by_a_clock_an_hour_ahead_is_good(tmp_path: Path) -> None:
+    from datetime import timedelta
+
+    made = identity.create(tmp_path / "ahead", "ahead", now=datetime.now(UTC) + timedelta(hours=1))
+    assert made.certificate.parsed.not_valid_before_utc < datetime.now(UTC)
+
+
+def test_a_folder_whose_certificate_the_run_file_does_not_name(tmp_path: Path) -> None:
+    consortium = Consortium(tmp_path, 2)
+    wrong = consortium.text.replace(consortium.identities["a"].certificate.fingerprint, "sha256:" + "0" * 64)
+    with pytest.raises(InputError, match="the run file names sha256:0000"):
+        consortium.party("b", LOGS["b"], wrong)
+
+
+def test_the_key_of_a_party_is_for_its_owner_alone(tmp_path: Path) -> None:
+    made = identity.create(tmp_path / "a", "a")
+    assert made.key_path.stat().st_mode & 0o077 == 0
+    with pytest.raises(InputError, match="has a key already"):
+        identity.create(tmp_path / "a", "a")
+    with pytest.raises(InputError, match="no name of a party"):
+        identity.create(tmp_path / "b", "Über")

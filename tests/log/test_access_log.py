@@ -1,0 +1,89 @@
+"""Searches in the access logs of web servers, in lines as Apache and nginx write them."""
+
+from datetime import datetime
+from hashlib import sha256
+from pathlib import Path
+
+import pytest
+
+from searchveil.engine import Engine
+from searchveil.errors import InputError
+from searchveil.log import SearchLog, read_log
+
+FIREFOX = "Mozilla/5.0 (X11; Linux x86_64; rv:125.0) Gecko/20100101 Firefox/125.0"
+CURL = "curl/8.5.0"
+COMBINED = f"""\
+203.0.113.7 - - [01/May/2024:10:00:00 +0200] "GET /search?q=red+shoes&page=2 HTTP/1.1" 200 5123 "-" "{FIREFOX}"
+203.0.113.7 - ann [01/May/2024:10:00:05 +0200] "GET /style.css HTTP/1.1" 200 99 "https://shop.example/" "{FIREFOX}"
+203.0.113.7 - - [01/May/2024:10:01:00 +0200] "GET /s?lang=de&q=gr%C3%B6%C3%9Fe+%2242%22 HTTP/2.0" 200 1 "-" "{CURL}"
+2001:db8::1 - - [01/May/2024:08:02:00 +0000] "GET /?faq=no&q=%E4%B8%AD%E6%96%87#top HTTP/1.1" 304 - "-" "say \\"hi\\""
+"""
+COMMON = '127.0.0.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /s?query=weather HTTP/1.0" 200 2326\n'
+
+
+def rows_of(log: SearchLog) -> list[tuple[object, ...]]:
+    return sorted((tuple(row.values()) for row in log.engine.fetch(log.table).to_pylist()), key=lambda row: str(row[2]))
+
+
+def put(path: Path, text: str) -> Path:
+    path.write_text(text, encoding="utf-8")
+    return path
+
+
+def person(address: str, agent: str = "") -> str:
+    return sha256(f"{address} {agent}".encode()).hexdigest()
+
+
+def test_combined(tmp_path: Path, duckdb_engine: Engine) -> None:
+    log = read_log(put(tmp_path / "access.log", COMBINED), engine=duckdb_engine)
+    assert rows_of(log) == [
+        (person("203.0.113.7", FIREFOX), "red shoes", datetime(2024, 5, 1, 8, 0)),
+        (person("203.0.113.7", CURL), 'größe "42"', datetime(2024, 5, 1, 8, 1)),
+        (person("2001:db8::1", 'say \\"hi\\"'), "中文", datetime(2024, 5, 1, 8, 2)),
+    ]
+    assert log.format == "access-log"
+    assert log.unit == "address-and-agent"
+    assert [problem.rows for problem in log.problems] == [1]
+    assert "no search" in log.problems[0].reason
+
+
+def test_common_has_no_agent(tmp_path: Path, duckdb_engine: Engine) -> None:
+    log = read_log(put(tmp_path / "access.log", COMMON), engine=duckdb_engine)
+    assert rows_of(log) == [(person("127.0.0.1"), "weather", datetime(2000, 10, 10, 20, 55, 36))]
+
+
+def test_the_parameter_is_an_option(tmp_path: Path, duckdb_engine: Engine) -> None:
+    text = COMMON.replace("query=", "suche[text]=") + COMMON
+    log = read_log(put(tmp_path / "access.log", text), engine=duckdb_engine, options={"parameter": "suche[text]"})
+    assert log.rows == 1
+    both = read_log(put(tmp_path / "a.log", text), engine=duckdb_engine, options={"parameter": "query,suche[text]"})
+    assert both.rows == 2
+    with pytest.raises(InputError, match="the name of a parameter"):
+        read_log(tmp_path / "access.log", engine=duckdb_engine, options={"parameter": "q|.*"})
+
+
+def test_a_bad_line_is_its_own_matter(tmp_path: Path, duckdb_engine: Engine) -> None:
+    """What one visitor sends decides nothing about the rows of others: neither bytes nor quotes nor times."""
+    bad = [
+        COMMON.replace("weather", "%E4%B8"),  # no UTF-8
+        COMMON.replace("weather", "a%00b"),
+        COMMON.replace("10/Oct/2000", "31/Feb/2000"),
+        COMMON.replace("10/Oct/2000", "10/Oct/99999"),
+        COMMON.replace('"GET', "GET"),
+        COMMON.replace("weather", ""),
+        "nonsense\n",
+        "\\x16\\x03\\x01\n",
+        f'{"x" * 3000} - - [10/Oct/2000:13:55:36 -0700] "{"A" * 9000}\n',
+    ]
+    alone = read_log(put(tmp_path / "a.log", COMMON + COMBINED), engine=duckdb_engine, format="access-log")
+    among = put(tmp_path / "b.log", "".join([*bad[:4], COMMON, *bad[4:], COMBINED]))
+    log = read_log(among, engine=duckdb_engine, format="access-log")
+    assert rows_of(log) == rows_of(alone)
+    assert sum(problem.rows for problem in log.problems) == len(bad) + 1
+
+
+def test_a_promise_is_per_address_and_agent(tmp_path: Path, duckdb_engine: Engine) -> None:
+    from searchveil.publish.weighted import Weighted
+
+    log = read_log(put(tmp_path / "access.log", COMBINED), engine=duckdb_engine)
+    assert "one address-and-agent's whole history" in str(Weighted(1, 1e-6).plan(log).guarantee)

@@ -1,0 +1,209 @@
+"""Logs as people have them: archives, workbooks, arrays, folders, prefaces, texts without a header."""
+
+import gzip
+import json
+import zipfile
+from contextlib import suppress
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+
+import openpyxl
+import pytest
+
+from searchveil.engine import Engine
+from searchveil.errors import InputError
+from searchveil.log import SearchLog, read_log
+from searchveil.log.unpack import WHOLE
+
+CSV = "user,query,time\nann,shoes,2024-05-01 10:00\nbob,hats,2024-05-01 11:00\n"
+ROWS = [("ann", "shoes", datetime(2024, 5, 1, 10)), ("bob", "hats", datetime(2024, 5, 1, 11))]
+
+
+def rows_of(log: SearchLog) -> list[tuple[Any, ...]]:
+    return sorted(tuple(row.values()) for row in log.engine.fetch(log.table).to_pylist())
+
+
+def zipped(path: Path, **files: str) -> Path:
+    with zipfile.ZipFile(path, "w") as archive:
+        for name, text in files.items():
+            archive.writestr(name.replace("__", "/"), text)
+    return path
+
+
+def test_an_archive_is_its_files(tmp_path: Path, duckdb_engine: Engine) -> None:
+    header, *rows = CSV.splitlines(keepends=True)
+    path = zipped(tmp_path / "log.zip", **{"a.csv": header + rows[0], "deep__b.csv": header + rows[1], ".hidden": "x"})
+    log = read_log(path, engine=duckdb_engine)
+    assert rows_of(log) == ROWS
+    assert log.source == "log.zip/a.csv and 1 more file"
+    assert WHOLE["zip"] in log.taken_as_public
+
+
+def test_a_bad_row_in_an_archive_is_told_by_its_place_there(tmp_path: Path, duckdb_engine: Engine) -> None:
+    log = read_log(zipped(tmp_path / "log.zip", **{"a.csv": CSV + "eve,x,never\n"}), engine=duckdb_engine)
+    assert rows_of(log) == ROWS
+    assert [str(problem) for problem in log.problems] == ["1 row: bad time (at log.zip/a.csv:4)"]
+
+
+@pytest.mark.parametrize("files", [{}, {"a.parquet": "PAR1"}, {"a.zip": "PK"}], ids=["empty", "parquet", "nested"])
+def test_archives_that_are_refused(tmp_path: Path, duckdb_engine: Engine, files: dict[str, str]) -> None:
+    with pytest.raises(InputError, match=r"log\.zip"):
+        read_log(zipped(tmp_path / "log.zip", **files), engine=duckdb_engine)
+
+
+def test_a_damaged_archive_is_refused(tmp_path: Path, duckdb_engine: Engine) -> None:
+    path = zipped(tmp_path / "log.zip", **{"a.csv": CSV * 50})
+    whole = path.read_bytes()
+    for length in (10, 60, len(whole) - 30):
+        path.write_bytes(whole[:length])
+        with pytest.raises(InputError, match=r"log\.zip"):
+            read_log(path, engine=duckdb_engine)
+    for place in range(30, len(whole), 37):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0xFF]) + whole[place + 1 :])
+        with suppress(InputError):  # any other error is a fault of ours
+            read_log(path, engine=duckdb_engine)
+
+
+def workbook(path: Path, *rows: tuple[Any, ...]) -> Path:
+    book = openpyxl.Workbook()
+    for row in (("user", "query", "time"), *rows):
+        book.active.append(row)  # type: ignore[union-attr]
+    book.save(path)
+    return path
+
+
+def test_a_workbook_is_its_first_sheet(tmp_path: Path, duckdb_engine: Engine) -> None:
+    """Numbers that are ids, times that are times, texts with everything that CSV would quote."""
+    odd = 'say "hi", you\nthere'
+    path = workbook(tmp_path / "log.xlsx", (7, odd, datetime(2024, 5, 1, 10)), (8.0, "hats", "2024-05-01 11:00"))
+    log = read_log(path, engine=duckdb_engine)
+    assert rows_of(log) == [("7", odd, datetime(2024, 5, 1, 10)), ("8", "hats", datetime(2024, 5, 1, 11))]
+    assert WHOLE["xlsx"] in log.taken_as_public
+
+
+def test_a_bad_cell_of_a_workbook_is_its_rows_matter(tmp_path: Path, duckdb_engine: Engine) -> None:
+    bad = [(9, "x", "never"), (None, "x", datetime(2024, 5, 1)), (9, None, datetime(2024, 5, 1)), (9, "=1/0", 1e300)]
+    good = [("ann", "shoes", datetime(2024, 5, 1, 10)), ("bob", "hats", datetime(2024, 5, 1, 11))]
+    log = read_log(workbook(tmp_path / "log.xlsx", good[0], *bad, good[1]), engine=duckdb_engine)
+    assert rows_of(log) == ROWS
+    assert sum(problem.rows for problem in log.problems) == len(bad)
+
+
+def test_without_the_package_the_command_to_type_is_told(
+    tmp_path: Path, duckdb_engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    import sys
+
+    path = workbook(tmp_path / "log.xlsx")
+    monkeypatch.setitem(sys.modules, "openpyxl", None)
+    with pytest.raises(InputError, match=r"openpyxl missing\); type: .* install"):
+        read_log(path, engine=duckdb_engine)
+
+
+def array(path: Path, value: Any) -> Path:
+    text = json.dumps(value, indent=1).encode()
+    path.write_bytes(gzip.compress(text) if path.suffix == ".gz" else text)
+    return path
+
+
+@pytest.mark.parametrize("name", ["log.json", "log.json.gz"])
+def test_an_array_is_its_elements(tmp_path: Path, duckdb_engine: Engine, name: str) -> None:
+    rows = [{"user": user, "query": query, "time": time.isoformat()} for user, query, time in ROWS]
+    log = read_log(array(tmp_path / name, [*rows, 3, {"user": "eve"}]), engine=duckdb_engine)
+    assert rows_of(log) == ROWS
+    assert {problem.reason: problem.rows for problem in log.problems} == {"malformed JSON": 1, "no query": 1}
+    assert WHOLE["array"] in log.taken_as_public
+
+
+def test_a_broken_array_is_refused(tmp_path: Path, duckdb_engine: Engine) -> None:
+    path = array(tmp_path / "log.json", [{"user": "ann", "query": "shoes"}])
+    path.write_bytes(path.read_bytes()[:-3])
+    with pytest.raises(InputError, match="cannot be unpacked"):
+        read_log(path, engine=duckdb_engine)
+
+
+def test_the_searches_of_matomo_visits(tmp_path: Path, duckdb_engine: Engine) -> None:
+    """As Live.getLastVisitsDetails exports them: searches stand among the other actions of a visit."""
+
+    def visit(visitor: str, *keywords: str) -> dict[str, Any]:
+        page = {"type": "action", "url": "https://shop.example/", "timestamp": 1714557600}
+        found = [{"type": "search", "siteSearchKeyword": word, "timestamp": 1714557600} for word in keywords]
+        return {"idVisit": "1", "visitorId": visitor, "actionDetails": [page, *found]}
+
+    visits = [visit("a1b2", "shoes", "red shoes"), visit("c3d4"), visit("e5f6", "hats")]
+    log = read_log(array(tmp_path / "visits.json", visits), engine=duckdb_engine)
+    assert [row[:2] for row in rows_of(log)] == [("a1b2", "red shoes"), ("a1b2", "shoes"), ("e5f6", "hats")]
+    assert rows_of(log)[0][2] == datetime(2024, 5, 1, 10)
+    without = read_log(array(tmp_path / "fewer.json", visits[1:]), engine=duckdb_engine)
+    assert rows_of(without) == [row for row in rows_of(log) if row[0] != "a1b2"], "a visit's rows are its own"
+
+
+def test_a_folder_of_texts_is_its_files(tmp_path: Path, duckdb_engine: Engine) -> None:
+    header, *rows = CSV.splitlines(keepends=True)
+    for place, row in zip(("2024/a.csv", "2024/b.csv"), rows, strict=True):
+        (tmp_path / "logs" / place).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / "logs" / place).write_text(header + row)
+    (tmp_path / "logs" / ".DS_Store").write_text("x")
+    (tmp_path / "logs" / "notes.md").write_text("x")
+    assert rows_of(read_log(tmp_path / "logs", engine=duckdb_engine)) == ROWS
+
+
+@pytest.mark.parametrize("packed", [False, True])
+def test_lines_before_the_log_are_skipped(tmp_path: Path, duckdb_engine: Engine, packed: bool) -> None:
+    text = f'Exported by "somebody\n\n{CSV}eve,x,never\n'.encode()
+    path = tmp_path / ("log.csv.gz" if packed else "log.csv")
+    path.write_bytes(gzip.compress(text) if packed else text)
+    log = read_log(path, engine=duckdb_engine, skip_lines=2)
+    assert rows_of(log) == ROWS
+    assert "(after line 2):4" in str(log.problems[0])
+    with pytest.raises(InputError, match="from 0 on"):
+        read_log(path, engine=duckdb_engine, skip_lines=-1)
+
+
+@pytest.mark.parametrize(("mark", "name"), [("\t", "tsv"), (",", "csv"), (";", "csv"), ("|", "csv")])
+def test_a_text_without_a_header(tmp_path: Path, duckdb_engine: Engine, mark: str, name: str) -> None:
+    path = tmp_path / "export.txt"
+    path.write_text("".join(mark.join(("x", user, f"{time}", query)) + "\n" for user, query, time in ROWS))
+    log = read_log(path, engine=duckdb_engine, columns=["-", "user", "time", "query"])
+    assert rows_of(log) == ROWS
+    assert log.format == name
+    assert "what stands between columns, inferred from the first row" in log.taken_as_public
+    given = read_log(
+        path, engine=duckdb_engine, columns=["-", "user", "time", "query"], format=name,
+        options={"delimiter": "tab" if mark == "\t" else mark},
+    )  # fmt: skip
+    assert rows_of(given) == ROWS
+    assert "what stands between columns, inferred from the first row" not in given.taken_as_public
+
+
+@pytest.mark.parametrize("columns", [["user", "time"], ["user", "query", "who"], ["query"]], ids=" ".join)
+def test_columns_that_are_no_log(tmp_path: Path, duckdb_engine: Engine, columns: list[str]) -> None:
+    (tmp_path / "a.csv").write_text("1,2,3\n")
+    with pytest.raises(InputError, match="user and query"):
+        read_log(tmp_path / "a.csv", engine=duckdb_engine, columns=columns)
+
+
+def test_semicolons_between_columns_and_commas_in_them(tmp_path: Path, duckdb_engine: Engine) -> None:
+    (tmp_path / "a.csv").write_text("Visitor ID;Search Term;Search Timestamp\nann;shoes, red;2024-05-01 10:00\n")
+    log = read_log(tmp_path / "a.csv", engine=duckdb_engine)
+    assert rows_of(log) == [("ann", "shoes, red", datetime(2024, 5, 1, 10))]
+    (tmp_path / "b.csv").write_text("user,query\nann;eve,shoes; red\n")
+    assert rows_of(read_log(tmp_path / "b.csv", engine=duckdb_engine)) == [("ann;eve", "shoes; red")]
+
+
+def test_spark_is_not_given_what_its_workers_cannot_see(tmp_path: Path) -> None:
+    from searchveil.log.unpack import unpack
+
+    with pytest.raises(InputError, match="Spark's workers cannot see"):
+        unpack([zipped(tmp_path / "log.zip", **{"a.csv": CSV})], tmp_path, may_copy=False)
+    (tmp_path / "a.csv").write_text(CSV)
+    assert unpack([tmp_path / "a.csv"], tmp_path, may_copy=False).paths == [str(tmp_path / "a.csv")]
+
+
+def test_nothing_stays_behind(tmp_path: Path, duckdb_engine: Engine, monkeypatch: pytest.MonkeyPatch) -> None:
+    place = tmp_path / "scratch"
+    place.mkdir()
+    monkeypatch.setattr("tempfile.tempdir", str(place))
+    read_log(zipped(tmp_path / "log.zip", **{"a.csv": CSV}), engine=duckdb_engine)
+    assert list(place.iterdir()) == []

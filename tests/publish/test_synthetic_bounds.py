@@ -1,0 +1,179 @@
+"""Adding any user changes every integer statistic by at most its bound, given equal outcomes; mistakes break that."""
+
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+import ibis
+import ibis.expr.types as ir
+import numpy as np
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from synthetic_logs import START, GivenOutcomes, History, Row, faults, given_outcomes, log_of
+
+from searchveil.engine import Engine
+from searchveil.publish.synthetic import bins
+from searchveil.publish.synthetic.budget import CANDIDATES, LENGTHS, SHARES, Budget, share_of
+from searchveil.publish.synthetic.searches import Period, Searches
+from searchveil.publish.synthetic.statistics import Floats
+from searchveil.publish.weighted import COUNT_UNIT
+
+QUERIES = ["a", "b", "A ", "one two", "one two three", "two three one two", "lone", "one lone", "~1", "x" * 30]
+URLS = [None, "http://x", "http://y", "http://z", "http://lone"]
+ROWS = st.tuples(st.integers(0, 14 * 24 * 60 - 1), st.sampled_from(QUERIES), st.sampled_from(URLS))
+HISTORIES = st.lists(ROWS, min_size=1, max_size=12)
+
+OTHERS: dict[str, History] = {
+    "first": [(10, "a", "http://x"), (12, "b", None), (5000, "one two", "http://z")],
+    "second": [(10, "b", "http://y"), (11, "b", "http://y"), (12, "a", None), (70, "two three", None)],
+    "third": [(9000, "lone", "http://lone"), (9001, "a", "http://x"), (9002, "b", "http://z")],
+}
+HEAVY: History = [
+    *((60 * i, "a", "http://x") for i in range(150)),
+    *((60 * i + 1, "b", "http://y") for i in range(150)),
+    *((60 * i + j, f"one two three {i} {j}", "http://z") for i in range(100) for j in range(2, 6)),
+]
+EARLIEST: History = [(0, "a", None)]
+
+
+@settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(history=HISTORIES)
+def test_adding_a_user_changes_every_statistic_by_at_most_its_bound(duckdb_engine: Engine, history: list[Row]) -> None:
+    check(duckdb_engine, history)
+
+
+@pytest.mark.parametrize("history", [HEAVY, EARLIEST], ids=["heavy", "earliest"])
+def test_so_does_an_extreme_user(duckdb_engine: Engine, history: History) -> None:
+    changes = check(duckdb_engine, history)
+    assert all(change.any() for name, change in changes.items() if name in ("sessions", "days", "moves"))
+
+
+def check(engine: Engine, history: History) -> dict[str, Any]:
+    before = given_outcomes(log_of(OTHERS, engine))
+    after = given_outcomes(log_of({**OTHERS, "added": history}, engine))
+    assert set(after.totals) == set(SHARES) - set(CANDIDATES), "every statistic is looked at"
+    assert set(after.held) == set(CANDIDATES), "and every domain"
+    assert faults(before, after, "added") == []
+    return {name: totals - before.totals[name] for name, totals in after.totals.items()}
+
+
+@pytest.mark.parametrize("statistic", ["clicks", "volume", "gaps", "holders"])
+def test_a_heavy_user_comes_near_the_bound(duckdb_engine: Engine, statistic: str) -> None:
+    """Or else a bound that is never felt would be tested by nobody."""
+    change = check(duckdb_engine, HEAVY)[statistic]
+    bound = Budget.of(1.0, 1e-6, "add-remove").squared_length(statistic)
+    assert sum(entry * entry for entry in change.tolist()) > 0.5 * bound
+
+
+class MeanBeforeNoise(GivenOutcomes):
+    """Amounts are divided by what all users have together: one user moves everybody's."""
+
+    def histogram(self, statistic: str, cells: ir.Table, size: int) -> Floats:
+        counts = cells.group_by("_place").agg(n=cells.count())
+        found = self.log.engine.fetch(counts)
+        totals = np.zeros(size)
+        totals[found["_place"].to_numpy()] = found["n"].to_numpy()
+        shares = totals / max(totals.sum(), 1) * COUNT_UNIT
+        return self.measured(statistic, np.rint(shares).astype(np.int64))
+
+
+class OwnDates(GivenOutcomes):
+    """Days count from the first that is in the log."""
+
+    def _of_times(self, searches: Searches) -> None:
+        first = self.log.engine.value(searches.sessions["at"].min()) // 86400
+        start = START.date() + timedelta(days=int(first) - (START.date() - type(START.date())(1970, 1, 1)).days)
+        object.__setattr__(self, "period", Period(start, start + timedelta(days=13)))
+        super()._of_times(searches)
+
+
+class Unscaled(GivenOutcomes):
+    """Occurrences are added up as they are."""
+
+    def histogram(self, statistic: str, cells: ir.Table, size: int) -> Floats:
+        found = self.log.engine.fetch(cells.group_by("_place").agg(n=cells.count()))
+        totals = np.zeros(size, np.int64)
+        totals[found["_place"].to_numpy()] = found["n"].to_numpy() * COUNT_UNIT
+        return self.measured(statistic, totals)
+
+
+class TrueVocabulary(GivenOutcomes):
+    """All words of the log are the domain, not those that were named."""
+
+    def named(self, domain: str, held: ir.Table, columns: tuple[str, ...]) -> list[tuple[str, ...]]:
+        named = super().named(domain, held, columns)
+        if domain != "words":
+            return named
+        return sorted({row[1:] for row in self.held[domain]})
+
+
+@dataclass(frozen=True)
+class Mistake:
+    kind: type[GivenOutcomes]
+    history: History
+    statistic: str
+
+
+MISTAKES = [
+    Mistake(MeanBeforeNoise, HEAVY, "hours: an entry fell"),
+    Mistake(OwnDates, EARLIEST, "days: an entry fell"),
+    Mistake(Unscaled, HEAVY, "volume: longer than its bound"),
+    Mistake(TrueVocabulary, [(3, "unheard word", None)], "word_volume: other cells"),
+]
+
+
+@pytest.mark.parametrize("mistake", MISTAKES, ids=lambda mistake: mistake.kind.__name__)
+def test_mistakes_are_found(duckdb_engine: Engine, mistake: Mistake) -> None:
+    late: dict[str, History] = {
+        user: [(minute + 1440, query, url) for minute, query, url in history] for user, history in OTHERS.items()
+    }
+    before = given_outcomes(log_of(late, duckdb_engine), mistake.kind)
+    after = given_outcomes(log_of({**late, "added": mistake.history}, duckdb_engine), mistake.kind)
+    assert mistake.statistic in faults(before, after, "added")
+
+
+def test_rows_of_other_days_count_nowhere(duckdb_engine: Engine) -> None:
+    before = given_outcomes(log_of(OTHERS, duckdb_engine))
+    outside: History = [(-1, "a", "http://x"), (14 * 24 * 60, "b", "http://y")]
+    after = given_outcomes(log_of({**OTHERS, "added": outside}, duckdb_engine))
+    assert all((totals == before.totals[name]).all() for name, totals in after.totals.items())
+    assert after.held == before.held
+
+
+@pytest.mark.spark
+def test_the_statistics_are_the_same_on_spark(duckdb_engine: Engine, spark_engine: Engine) -> None:
+    here, there = (given_outcomes(log_of(OTHERS, engine)) for engine in (duckdb_engine, spark_engine))
+    assert {name: totals.tolist() for name, totals in there.totals.items()} == {
+        name: totals.tolist() for name, totals in here.totals.items()
+    }
+    assert there.held == here.held
+
+
+def test_moves_and_states_by_hand(duckdb_engine: Engine) -> None:
+    """first a (new, named), the same again, b (new), then a once more; next session: a, then a new other query."""
+    history: History = [
+        (0, "a", None),
+        (1, "a", None),
+        (2, "b", None),
+        (3, "a", None),
+        (90, "a", None),
+        (91, "new", None),
+    ]
+    totals = given_outcomes(log_of({"one": history}, duckdb_engine)).totals["moves"].reshape(4, 4, 5)
+    found = {
+        (int(state), int(move)): int(n) // COUNT_UNIT
+        for state, move in np.argwhere(totals[0])
+        for n in [totals[0, state, move]]
+    }
+    assert found == {(0, 3): 1, (2, 0): 1, (2, 3): 1, (2, 1): 1, (1, 1): 1, (2, 4): 1}
+
+
+def test_the_shares_are_the_whole_account() -> None:
+    assert sum(share_of(name) for name in SHARES) == 1
+    assert set(LENGTHS) | {"volume"} == set(SHARES) - set(CANDIDATES)
+
+
+@pytest.mark.parametrize(("value", "place"), [(0, 0), (1, 0), (2, 1), (3, 2), (50, 2)])
+def test_places_in_bins(duckdb_engine: Engine, value: int, place: int) -> None:
+    assert duckdb_engine.value(bins.place_in(ibis.literal(value), (1, 2, 3))) == place

@@ -1,0 +1,88 @@
+"""`verify` finds what was changed in a release folder, and nothing in one that was not."""
+
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+
+from searchveil.engine import Engine
+from searchveil.errors import InputError
+from searchveil.log import SearchLog
+from searchveil.publish.verify import verify
+from searchveil.publish.zealous import Zealous
+
+
+@pytest.fixture
+def folder(tmp_path: Path, duckdb_engine: Engine) -> Path:
+    rows = pa.table({"user": [n for n in range(9) for _ in range(2)], "query": ["weather", "news"] * 9})
+    release = Zealous(100, 1e-6).release(SearchLog(duckdb_engine.load(rows), duckdb_engine))
+    return release.write(tmp_path / "out", format="csv")
+
+
+def test_a_folder_as_written_is_right(folder: Path) -> None:
+    found = verify(folder)
+    assert found.is_right
+    assert found.release is not None
+    assert set(found.to_json()["checks"].values()) == {"right"}
+
+
+def change_a_row(folder: Path) -> None:
+    data = folder / "data.csv"
+    data.write_text(data.read_text().replace("weather", "whether"))
+
+
+def lose_a_file(folder: Path) -> None:
+    (folder / "data.csv").unlink()
+
+
+def forge(folder: Path, change: Callable[[dict[str, object]], None]) -> None:
+    record = json.loads((folder / "guarantee.json").read_text())
+    change(record)
+    (folder / "guarantee.json").write_text(json.dumps(record))
+
+
+def other_rows(folder: Path) -> None:
+    forge(folder, lambda record: record["files"]["data.csv"].update(rows=7))  # type: ignore[index]
+
+
+def no_promise(folder: Path) -> None:
+    forge(folder, lambda record: record.update(guarantee={"epsilon": -1}))
+
+
+def another_file(folder: Path) -> None:
+    (folder / "extra.csv").write_text("query,count\nsecret,1\n")
+
+
+def other_catalogue(folder: Path) -> None:
+    path = folder / "croissant.json"
+    told = json.loads(path.read_text())
+    told["distribution"][0]["sha256"] = "0" * 64
+    path.write_text(json.dumps(told))
+
+
+@pytest.mark.parametrize(
+    ("harm", "check", "says"),
+    [
+        (change_a_row, "checksums", "data.csv was changed"),
+        (lose_a_file, "checksums", "data.csv is missing"),
+        (other_rows, "schema", "has 2 rows, not 7"),
+        (no_promise, "record", "does not say"),
+        (another_file, "nothing else", "extra.csv"),
+        (other_catalogue, "description", "other files or checksums"),
+    ],
+    ids=lambda value: value.__name__ if callable(value) else "",
+)
+def test_a_fault_is_found_and_named(folder: Path, harm: Callable[[Path], None], check: str, says: str) -> None:
+    harm(folder)
+    found = verify(folder)
+    assert not found.is_right
+    wrong = {one.name.partition(":")[0].split(" is")[0]: one.problem for one in found.checks if one.problem}
+    assert says in wrong[check]
+    assert says in str(found)
+
+
+def test_what_is_no_release_folder_is_said(tmp_path: Path) -> None:
+    with pytest.raises(InputError, match="is no release folder"):
+        verify(tmp_path)
