@@ -12,6 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from searchveil.cli import answer
+from searchveil.crowd import tools
 from searchveil.crowd.config import Addresses
 from searchveil.crowd.simulate import _free_ports, wait_for
 from searchveil.log.demo import write_demo
@@ -141,6 +142,13 @@ def test_a_community_from_the_command_line(tmp_path: Path, searchveil: Run) -> N
             process.terminate()
         for process in processes:
             process.wait(20)
+
+
+def test_missing_tools_are_told_with_what_to_type(searchveil: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tools, "TOOLS", ("sqlalchemy", "no_such_tool"))
+    said = searchveil("crowd", "status", "http://127.0.0.1:1", code=2)
+    assert "the crowd's tools are not installed (no_such_tool missing)" in said
+    assert "[crowd]" in said
 
 
 def test_errors_say_what_to_do(tmp_path: Path, searchveil: Run) -> None:

@@ -56,6 +56,16 @@ def test_reports_of_several_senders_leave_together_in_another_order() -> None:
     assert opened != flat
 
 
+def test_a_member_whose_coins_all_show_tails_sends_as_much_as_others(crowd: LocalCrowd) -> None:
+    """On the way nobody sees whether anything true is among what is sent."""
+    job = crowd.job(make_policy("ST_u", epsilon=1, delta=1e-6, p=1e-9))
+    before = len(crowd.network.seen)
+    assert crowd.run(crowd.member("a", ["x"]), job).reports == 0
+    sizes = [len(body) for host, _, body in crowd.network.seen[before:] if host == "relay-1"]
+    assert sizes == [8 * (SEALED_BYTES + 49)]
+    assert crowd.server.store.count_reports(job.id) == 0
+
+
 def test_a_relay_leaves_no_file(crowd: LocalCrowd) -> None:
     before = {path.name for path in crowd.home.iterdir()}
     job = crowd.job(make_policy("FT_u", k=2))

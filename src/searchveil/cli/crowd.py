@@ -20,6 +20,15 @@ job = typer.Typer(help="Jobs of a server: make one, list them, publish what came
 crowd.add_typer(client, name="client")
 crowd.add_typer(job, name="job")
 
+
+@crowd.callback()
+def prepare() -> None:
+    """A search log that nobody holds: servers, relays and clients."""
+    from searchveil.crowd.tools import check_tools
+
+    check_tools()
+
+
 Config = Annotated[Path, typer.Option(metavar="FILE", help="The program's TOML file (docs/run-a-crowd.md).")]
 Home = Annotated[Path, typer.Option(metavar="DIR", help="The folder with the member's log.")]
 ArtifactKind = Annotated[str, typer.Option(help="query, reformulation, query-url or ltr.")]

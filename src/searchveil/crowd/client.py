@@ -100,7 +100,8 @@ class Client:
             raise InputError(f"no consent to job {name}; read it, then answer always")
         if self.log.file.execute("SELECT 1 FROM run WHERE job = ?", (name,)).fetchone() is None:
             self._begin(job)
-        self._make_reports(job)
+        if self._make_reports(job) == 0:
+            self._send_once([])  # whether the coins let anything through stays hidden on the way
         refused = self._send(job)
         count = self.log.file.execute(
             "SELECT count(*), coalesce(sum(sent), 0) FROM outbox WHERE job = ?", (name,)
@@ -125,10 +126,11 @@ class Client:
                 [(name, one.text, one.typed, int(head)) for one, head in zip(chosen, heads, strict=True)],
             )
 
-    def _make_reports(self, job: Job) -> None:
+    def _make_reports(self, job: Job) -> int | None:
+        """How many were made; None if that was done before."""
         name = job.id.hex()
         if self.log.file.execute("SELECT done FROM run WHERE job = ?", (name,)).fetchone()[0]:
-            return
+            return None
         rows = self.log.file.execute(
             "SELECT id, artifact, typed, heads FROM outbox WHERE job = ? ORDER BY id", (name,)
         ).fetchall()
@@ -148,6 +150,7 @@ class Client:
         with self.log.transaction() as file:
             file.executemany("UPDATE outbox SET report = ? WHERE id = ?", made)
             file.execute("UPDATE run SET done = 1, report_tokens = '', randomness_tokens = '' WHERE job = ?", (name,))
+        return len(made)
 
     def _tokens(self, url: str, program: str, asked: str, key: str) -> list[bytes]:
         request = Request.from_text(asked)
@@ -216,7 +219,7 @@ class Client:
         """Reports with dummies among them, over a way of its own each time. Those that were refused for good."""
         draw = SystemRandom()
         mixed: list[tuple[int | None, bytes]] = [*waiting]
-        mixed += [(None, dummy()) for _ in range(-len(waiting) % ROUNDED_TO)]
+        mixed += [(None, dummy()) for _ in range(-len(waiting) % ROUNDED_TO if waiting else ROUNDED_TO)]
         draw.shuffle(mixed)
         way = draw.sample(self.community.relays, self.community.hops)
         keys = [(one.number, one.key) for one in way]
