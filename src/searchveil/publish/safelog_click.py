@@ -155,7 +155,7 @@ class SafeLogClick(Mechanism[SafeLogClickSettings]):
             exact = sum(calibrate.occurrences_delta(scale, part.per_user, thresholds[part.name]) for part in hidden)
             if self.delta is not None and exact > self.delta:
                 raise InputError(
-                    f"{self.above:g} is too low: delta would be {exact:.3g}",
+                    f"{self.above:g} is infeasible: delta would be {exact:.3g}",
                     parameter="above",
                     value=self.above,
                     instead="raise " + setting("above"),

@@ -128,7 +128,7 @@ class SafeLogSession(Mechanism[SafeLogSessionSettings]):
         )
         if self.above is not None and self.delta is not None and delta > self.delta:
             raise InputError(
-                f"{self.above:g} is too low: delta would be {delta:.3g}",
+                f"{self.above:g} is infeasible: delta would be {delta:.3g}",
                 parameter="above",
                 value=self.above,
                 instead="raise " + setting("above"),
