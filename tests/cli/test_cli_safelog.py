@@ -105,8 +105,8 @@ def test_a_recommendation_is_printed_and_in_the_json(searchveil: Any, tmp_path: 
     for settings in recommended.values():
         assert set(settings) == {"noise_scale", "threshold", "expected_pool_slips"}
     text = searchveil(*how).out
-    assert "Recommended (paper): noise scale 11, threshold 20.25, expected pool slips" in text
-    assert "Recommended (ours): noise scale 6, threshold" in text
+    assert "Recommended (paper): noise scale 11, above 20.25, expected pool slips" in text
+    assert "Recommended (ours): noise scale 6, above" in text
 
 
 def test_the_papers_claim_is_in_every_record_beside_ours(searchveil: Any) -> None:
@@ -161,7 +161,7 @@ REFUSED = {
     "a pattern beyond the engine": ((*CLICK, *ONE, "--pattern", "x(?=y)"), ("x(?=y)",)),
     "threshold infeasible": ((*CLICK, *ONE, "--above", 20), ("20", "infeasible", "--above")),
     "threshold infeasible for sessions": ((*SESSION, *ONE, "--above", 20), ("20", "infeasible", "--above")),
-    "threshold infinite": ((*CLICK, "--noise-scale", 3, "--above", "inf"), ("threshold",)),
+    "threshold infinite": ((*CLICK, "--noise-scale", 3, "--above", "inf"), ("--above",)),
     "gap infinite": ((*SESSION, *ONE, "--gap-minutes", "inf"), ("gap",)),
     "domain without a pool": ((*CLICK, "--epsilon", 1, "--domain", "pool", "--clicks-per-user", 0), ("pool", "--pool")),
     "unknown domain": ((*CLICK, *ONE, "--domain", "log"), ("'log'", "pool+log")),
@@ -200,7 +200,7 @@ def test_a_log_without_times_has_no_sessions(searchveil: Any, tmp_path: Path) ->
 def test_a_pool_of_one_query_is_a_pool(searchveil: Any, tmp_path: Path) -> None:
     log = crowd(tmp_path)
     (tmp_path / "one.txt").write_text("weather\n")
-    assert searchveil("pool", "--queries", "one.txt", "--out", "one.parquet").out == "one.parquet: 1 queries\n"
+    assert searchveil("pool", "--queries", "one.txt", "--out", "one.parquet").out == "one.parquet: 1 query\n"
     how = (*CLICK, "--domain", "pool", "--pool", "one.parquet", "--epsilon", 30, "--clicks-per-user", 0)
     done = searchveil("release", log, *how, "--out", "out", "--json")
     assert done.json["guarantee"]["delta"] == 0

@@ -138,7 +138,9 @@ def test_nothing_named_and_nothing_drawn_are_empty_releases_with_advice(duckdb_e
     assert (release.plan.figures["pairs"], release.plan.figures["users"], release.plan.figures["limit"]) == (0, 0, 0)
     assert release.plan.advice is not None
     assert "common enough to be named" in release.plan.advice
-    unlucky = Sampling(delta=1e-9, candidates=PAIRS).release(log)
+    with pytest.raises(InputError, match="nothing would come out"):
+        Sampling(delta=1e-9, candidates=PAIRS).release(log)
+    unlucky = Sampling(delta=0.002, candidates=PAIRS).release(log, source=keyed(b"unlucky"))
     assert unlucky.table.num_rows == 0
     assert unlucky.plan.advice is not None
     assert "Chance drew nothing" in unlucky.plan.advice

@@ -604,7 +604,7 @@ def test_a_hidden_part_needs_a_delta_and_says_which() -> None:
 
 
 def test_a_threshold_that_cannot_keep_the_delta_is_refused_with_what_it_would_be() -> None:
-    with pytest.raises(InputError, match=r"20 is too low: delta would be 0\.0[0-9]+; raise above"):
+    with pytest.raises(InputError, match=r"20 is infeasible: delta would be 0\.0[0-9]+; raise above"):
         SafeLogClick(noise_scale=5, above=20, delta=1e-6).plan()
     assert SafeLogClick(noise_scale=5, above=100, delta=1e-6).plan().guarantee.delta == 1e-6
     reached = SafeLogClick(noise_scale=5, above=1, queries_per_user=3).plan().guarantee

@@ -411,7 +411,7 @@ def test_the_default_filter(duckdb_engine: Engine) -> None:
         ({"variant": "new"}, "no variant 'new'; there are ours and published"),
         ({"neighbours": "swap"}, "no neighbours 'swap'"),
         ({"patterns": ("*",)}, "is not a regular expression"),
-        ({"above": 20.0}, "20 is too low: delta would be"),
+        ({"above": 20.0}, "20 is infeasible: delta would be"),
         ({"sessions_per_user": 10_000, "queries_per_session": 12}, "noise scale .* is outside"),
     ],
 )

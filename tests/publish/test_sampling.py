@@ -380,7 +380,9 @@ def test_less_than_one_tuple_is_advised_against(duckdb_engine: Engine) -> None:
     assert plan.advice is not None
     assert "the method zealous" in plan.advice
     log = log_of(duckdb_engine, FIGURE_1)
-    release = Sampling(delta=1e-4, sampler="multinomial", seconds=0.1).release(log)
+    with pytest.raises(InputError, match="nothing would come out"):
+        Sampling(delta=1e-4, sampler="multinomial", seconds=0.1).release(log)
+    release = Sampling(delta=0.002, sampler="multinomial", seconds=0.1).release(log)
     assert release.table.num_rows == 0
     assert release.plan.figures["total"] == 0
     assert release.plan.advice is not None

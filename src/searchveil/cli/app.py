@@ -240,11 +240,12 @@ def release(
     from searchveil.publish.folder import claimed
 
     mechanism = how.build(how.assumption())
-    if not json and (takes := mechanism.plan().takes) is not None:  # before anything is paid
-        print(takes, flush=True)
     with show.steps() as step, claimed(Path(out), table):  # before anything is paid
         step("reading the log")
         opened = reading.read(log)
+        mechanism.check(opened)
+        if not json and (takes := mechanism.plan().takes) is not None:  # before anything is paid
+            print(takes, flush=True)
         made = mechanism.release(opened, ledger=budget.open(), progress=step)
         step("writing the folder")
         folder = made.write(out, format=table)

@@ -372,7 +372,7 @@ def delta_of(wanted: float | None, exact: float, above: float | None) -> float:
         return min(1.0, exact)
     if above is not None and exact > wanted:
         raise InputError(
-            f"{above:g} is too low: delta would be {exact:.3g}",
+            f"{above:g} is infeasible: delta would be {exact:.3g}",
             parameter="above",
             value=above,
             instead="raise " + setting("above"),
