@@ -123,10 +123,12 @@ def _joined(parts: list[npt.NDArray[Any]], kind: type) -> npt.NDArray[Any]:
 
 def _sums(parts: npt.NDArray[Any], degrees: Integers) -> npt.NDArray[Any]:
     """Of each item's run of parts."""
-    sums = np.zeros(len(degrees), parts.dtype)
-    some = degrees > 0  # an item that nobody holds has no run
+    starts, some = np.cumsum(degrees) - degrees, degrees > 0
+    if some.all():
+        return np.add.reduceat(parts, starts) if len(parts) else parts
+    sums = np.zeros(len(degrees), parts.dtype)  # an item that nobody holds has no run
     if len(parts):
-        sums[some] = np.add.reduceat(parts, (np.cumsum(degrees) - degrees)[some])
+        sums[some] = np.add.reduceat(parts, starts[some])
     return sums
 
 
