@@ -141,15 +141,6 @@ def test_rows_of_other_days_count_nowhere(duckdb_engine: Engine) -> None:
     assert after.held == before.held
 
 
-@pytest.mark.spark
-def test_the_statistics_are_the_same_on_spark(duckdb_engine: Engine, spark_engine: Engine) -> None:
-    here, there = (given_outcomes(log_of(OTHERS, engine)) for engine in (duckdb_engine, spark_engine))
-    assert {name: totals.tolist() for name, totals in there.totals.items()} == {
-        name: totals.tolist() for name, totals in here.totals.items()
-    }
-    assert there.held == here.held
-
-
 def test_moves_and_states_by_hand(duckdb_engine: Engine) -> None:
     """first a (new, named), the same again, b (new), then a once more; next session: a, then a new other query."""
     history: History = [
