@@ -111,6 +111,7 @@ def values_of(one: Parameter) -> st.SearchStrategy[Any]:
         "flag": st.booleans(),
         "choice": st.sampled_from(one.choices or ("",)),
         "item": st.sampled_from(one.choices or ("",)),
+        "text": st.sampled_from(["2024-03-01", "2024-05-31"]),
         "texts": st.lists(st.sampled_from(["a, b", "(x)", "it's", '"=', "ü\\d"])).map(tuple),
         "pool": st.sampled_from(["pool.parquet", "it's a pool"]).map(lambda path: QueryPool(Path(path))),
     }

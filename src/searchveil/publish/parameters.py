@@ -23,7 +23,7 @@ from searchveil.privacy.guarantee import Neighbours
 if TYPE_CHECKING:
     from searchveil.publish.mechanism import Mechanism
 
-Kind = Literal["number", "whole", "flag", "choice", "item", "texts", "table", "pool", "other"]
+Kind = Literal["number", "whole", "flag", "choice", "item", "text", "texts", "table", "pool", "other"]
 
 IN_WORDS: dict[Kind, str] = {
     "number": "number",
@@ -31,6 +31,7 @@ IN_WORDS: dict[Kind, str] = {
     "flag": "yes or no",
     "choice": "word",
     "item": "word",
+    "text": "text",
     "texts": "texts",
     "table": "table in a file",
     "pool": "pool in a file",
@@ -220,6 +221,7 @@ def _kind(plain: Any) -> Kind:
         bool: "flag",
         int: "whole",
         float: "number",
+        str: "text",
         Item: "item",
         pa.Table: "table",
         QueryPool: "pool",
