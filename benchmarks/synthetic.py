@@ -68,7 +68,7 @@ def compared(log: duckdb.DuckDBPyConnection, drawn: duckdb.DuckDBPyConnection, n
         fetched(side, "select count(*) filter (k > 0) / count(*), count(distinct q) / count(*) from searches")[0]
         for side in (log, drawn)
     ]
-    found["click-through error"] = rates[1][0] - rates[0][0]
+    found["click-through error"] = abs(rates[1][0] - rates[0][0])
     found["distinct queries per search, ratio"] = rates[1][1] / rates[0][1]
     for counted, words in (("distinct u", "users"), ("*", "searches")):
         for depth in (100, 1000):

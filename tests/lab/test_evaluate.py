@@ -34,6 +34,7 @@ from searchveil.publish.release import Release
 from searchveil.publish.safelog_click import SafeLogClick
 from searchveil.publish.safelog_session import SafeLogSession
 from searchveil.publish.sampling import Sampling
+from searchveil.publish.synthetic.mechanism import Synthetic
 from searchveil.publish.votes import Votes
 from searchveil.publish.weighted import Weighted
 from searchveil.publish.zealous import Zealous
@@ -43,6 +44,10 @@ CANDIDATES = pa.table({"query": ["google", "google"], "url": ["www.google.com", 
 MECHANISMS: dict[str, tuple[Mechanism, set[str]]] = {  # and the kinds of items that are measured
     "weighted": (Weighted(EPSILON, DELTA), {"query", "keyword"}),
     "votes": (Votes(EPSILON, DELTA), {"query", "keyword"}),
+    "synthetic": (
+        Synthetic(EPSILON, DELTA, from_="2024-03-01", to="2024-05-31"),
+        {"query", "keyword", "click", "url", "transition"},
+    ),
     "zealous, keywords": (Zealous(EPSILON, DELTA, item="keyword"), {"keyword"}),
     "zealous, queries": (Zealous(EPSILON, DELTA, item="query"), {"query", "keyword"}),
     "zealous, pairs": (Zealous(EPSILON, DELTA, item="pair"), {"transition", "query", "keyword"}),
