@@ -42,10 +42,9 @@ def count_plainly(path: str) -> int:
 
 def release(path: str, item: str, method: str) -> int:
     out = Path(tempfile.mkdtemp()) / "release"
-    promise = {"epsilon": 1.0, "delta": 1e-6}
-    mechanism = sv.Weighted(**promise, item=item) if method == "weighted" else sv.Zealous(**promise, item=item)
+    mechanism = sv.Weighted if method == "weighted" else sv.Zealous
     try:
-        made = mechanism.release(sv.read_log(path))
+        made = mechanism(epsilon=1, delta=1e-6, item=item).release(sv.read_log(path))
         made.write(out)
     finally:
         shutil.rmtree(out.parent)
