@@ -42,9 +42,9 @@ def count_plainly(path: str) -> int:
 
 def release(path: str, item: str, method: str) -> int:
     out = Path(tempfile.mkdtemp()) / "release"
-    mechanism = sv.method(f"{method}(epsilon=1, delta=1e-6, item={item!r})")
+    mechanism = sv.Weighted if method == "weighted" else sv.Zealous
     try:
-        made = mechanism.release(sv.read_log(path))
+        made = mechanism(epsilon=1, delta=1e-6, item=item).release(sv.read_log(path))
         made.write(out)
     finally:
         shutil.rmtree(out.parent)
