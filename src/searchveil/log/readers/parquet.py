@@ -45,6 +45,8 @@ def read_parquet(engine: Engine, request: Request) -> tuple[ir.Table, Remarks]:
     paths = [source.path for source in request.sources]
     try:
         raw = engine.read_parquet(paths)
+    except InputError:  # the engine says itself what is wrong
+        raise
     except Exception as problem:
         raise InputError(f"{paths[0]}: cannot be read as Parquet ({str(problem).splitlines()[0]})") from problem
     return read_table(engine, raw, request.columns, paths[0])
