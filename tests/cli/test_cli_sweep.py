@@ -146,7 +146,7 @@ def test_a_wrong_file_is_one_line_before_any_work(tmp_path: Path) -> None:
     assert_refused(
         run(tmp_path, "sweep", file, "--out", "out"),
         "experiment.toml:4: [[mechanism]] 1",
-        "there are weighted, zealous",
+        "there are weighted, votes",
     )
     assert_refused(run(tmp_path, "sweep", "gone.toml"), "gone.toml", "cannot be read")
     assert_refused(run(tmp_path, "sweep", experiment(tmp_path, MANY), "--workers", "0"), "--workers must be at least 1")

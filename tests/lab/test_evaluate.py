@@ -179,6 +179,7 @@ def test_a_folder_says_what_it_counts(log: SearchLog, name: str, tmp_path: Path)
     release = MECHANISMS[name][0].release(log, source=keyed(b"counts"))
     assert Release.read(release.write(tmp_path / "out")).plan.counts == release.plan.counts
     occurrences = {"korolova", "korolova with clicks", "safelog-click", "k-query", "sampling", "sampling, the program"}
+    occurrences.add("synthetic")
     expected = "occurrences" if name in occurrences else "sessions" if name == "k-session" else "users"
     assert release.plan.counts == expected
 

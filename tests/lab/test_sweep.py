@@ -86,7 +86,7 @@ def test_lists_are_crossed_and_cases_stay_together(tmp_path: Path) -> None:
         [[mechanism]]
         method = "safelog-click"
         noise-scale = [1, 2]
-        threshold = 10
+        above = 10
         cases = [{ queries_per_user = 1, clicks_per_user = 3 }, { queries_per_user = 2, clicks_per_user = 4 }]
         patterns = [["a", "b"]]
         [[mechanism]]

@@ -244,7 +244,7 @@ def release(
         step("reading the log")
         opened = reading.read(log)
         mechanism.check(opened)
-        if not json and (takes := mechanism.plan().takes) is not None:  # before anything is paid
+        if not json and (takes := mechanism.plan(opened).takes) is not None:  # before anything is paid
             print(takes, flush=True)
         made = mechanism.release(opened, ledger=budget.open(), progress=step)
         step("writing the folder")
