@@ -21,7 +21,7 @@ from multiprocessing.context import SpawnContext
 from multiprocessing.process import BaseProcess
 from pathlib import Path
 from threading import Thread
-from time import monotonic
+from time import monotonic, sleep
 from typing import Any
 
 import numpy as np
@@ -131,17 +131,26 @@ def _begin(setup: Setup) -> None:
     global _state
     signal.signal(signal.SIGINT, signal.SIG_IGN)  # the keyboard stops the parent, which stops this
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGINT})  # see `submit`
-    Thread(target=_end_with_parent, args=(setup.train.parent.parent,), daemon=True).start()
+    Thread(target=_end_with_parent, args=(setup.train.parent,), daemon=True).start()
     keep_private()
     tempfile.tempdir = str(setup.train.parent)
     _state = WorkerState(setup)
 
 
-def _end_with_parent(place: Path) -> None:
+def _end_with_parent(folder: Path) -> None:
+    """Ends this process and removes the sweep's temporary folder, which a parent that was killed leaves behind.
+
+    Tried more than once: the parent's lock may be let go of a moment after the parent is known to be gone, and other
+    threads may still write.
+    """
     parent = parent_process()
     assert parent is not None
     parent.join()
-    remove_dead(place)  # the sweep's temporary folder: a parent that was killed leaves it behind
+    for _ in range(50):
+        remove_dead(folder.parent)
+        if not folder.exists():
+            break
+        sleep(0.1)
     os._exit(1)
 
 
