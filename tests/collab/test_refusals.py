@@ -271,3 +271,10 @@ def test_the_key_of_a_party_is_for_its_owner_alone(tmp_path: Path) -> None:
         identity.create(tmp_path / "a", "a")
     with pytest.raises(InputError, match="no name of a party"):
         identity.create(tmp_path / "b", "Über")
+
+
+def test_the_coordinator_takes_only_so_much_of_a_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Parts that are taken out of the box no longer count as waiting: without a limit a stream could go on for ever."""
+    monkeypatch.setattr("searchveil.collab.coordinator.MOST_OF_A_PARTY", 100)
+    outcome = run_with(Consortium(tmp_path), lambda party: None)
+    assert_refused_everywhere(outcome, "sent more than 0 MiB of ids")

@@ -47,6 +47,7 @@ from searchveil.progress import Progress, silent
 ID_BYTES = 16  # of a blinded id
 POLL = 5.0  # seconds that a request waits for what is not there yet
 MOST_WAITING = 2 << 30  # bytes that may wait in all boxes
+MOST_OF_A_PARTY = 1 << 30  # bytes that the coordinator takes from one party in one phase
 LONGEST_REASON = 400
 
 
@@ -381,6 +382,7 @@ class Coordinator:
         """A whole stream of a party to the coordinator."""
         box = self.boxes.setdefault((sender, self.agreement.coordinator.name), _Box())
         gathered: list[bytes] = []
+        size = 0
         while True:
             while not box.waiting:
                 if self.reason is not None:
@@ -393,6 +395,9 @@ class Coordinator:
             if (header.phase, header.topic, header.part) != (phase, topic, len(gathered)):
                 raise Refused(f"{sender} sent {header.phase}/{header.topic} where {phase}/{topic} was expected")
             gathered.append(payload)
+            size += len(payload)
+            if size > MOST_OF_A_PARTY:
+                raise Refused(f"{sender} sent more than {MOST_OF_A_PARTY >> 20} MiB of {topic}")
             if header.last:
                 break
         whole = b"".join(gathered)

@@ -125,7 +125,10 @@ def plan_for(agreement: Agreement, run: str) -> Plan[JointSettings]:
 
 
 def paid_for(plan: Plan[JointSettings]) -> Guarantee:
-    """What a ledger counts: the most that anybody named in the record can see, which is what other parties see."""
+    """What a ledger counts: the most that anybody named in the record can see, which is what other parties see.
+
+    With a collusion bound of 0 no promise is made about parties, and the entry covers outsiders alone.
+    """
     padding = plan.settings.padding
     epsilon = not_below(decimal(plan.guarantee.epsilon) + decimal(padding.epsilon))
     delta = not_below(decimal(plan.guarantee.delta) + decimal(padding.delta))
@@ -142,7 +145,8 @@ def _holds_for(agreement: Agreement, padding: Padding) -> tuple[dict[str, Any], 
     if agreement.collusion:
         nobody = [
             {
-                "who": f"up to {agreement.collusion} of the parties together, about the users of the others",
+                "who": f"up to {agreement.collusion} of the parties together, about the users of the others, "
+                "if none of them runs the coordinator",
                 **of_parties,
                 "sees": "the number of items of each party with dummies among them, and a noisy total for every "
                 "blinded item" + ("; how many rows each party drew" if agreement.method == "sampling" else ""),
@@ -174,6 +178,7 @@ def _caveats(agreement: Agreement, padding: Padding) -> tuple[str, ...]:
         against,
         "the coordinator together with a party learns who holds the published items, and whether others hold an item "
         "that this party claims to hold",
-        "parties follow the protocol; one that does not can publish wrong counts and texts, and add less noise",
+        "parties follow the protocol; nothing holds against one that does not: it can let every item of every party "
+        "be published, publish wrong counts and texts, and add less noise",
         "what other parties and the coordinator see is hidden by cryptography, against whom cannot break it",
     )
