@@ -42,7 +42,7 @@ def test_paper_mode_warns_on_screen_and_in_the_record(tmp_path: Path) -> None:
     asked = ("--mode", "paper", "--parties", "2", "--epsilon", "3", "--delta", "0.5", "--out", "joint")
     told = run(tmp_path, *SIMULATE, "log.tsv", *asked, "--json")
     assert told.code == 0, told.err
-    assert "warning: paper mode does not keep the parties' logs from each other" in told.err
+    assert "warning: Paper mode does not keep the parties' logs from each other" in told.err
     assert {"rows", "central_rows", "local_rows", "seconds", "bytes"} <= set(told.json)
     release = Release.read(tmp_path / "joint")
     assert release.table.num_rows == told.json["rows"]

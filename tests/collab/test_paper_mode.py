@@ -11,7 +11,7 @@ import pytest
 from consortium import Searches, search_log
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from scipy import stats
+from scipy import sparse, stats
 
 from searchveil.collab import paper_program
 from searchveil.collab.opening import encoded
@@ -163,6 +163,14 @@ def test_no_shared_pair_is_an_empty_output() -> None:
     assert (outcome.pairs, outcome.rows, outcome.users) == ([], [], 0)
 
 
+def test_a_party_without_clicks_takes_part() -> None:
+    clicks = {name: LocalClicks.of(search_log(LOGS[name])) for name in "ab"}
+    nothing = LocalClicks([], sparse.csr_array((0, 0), dtype=np.int64))
+    outcome = PaperRun.of({**clicks, "c": nothing}, PaperSimulation(3, 20, 0.9, "size").alone).outcome
+    assert sorted(outcome.pairs) == SHARED
+    assert outcome.users == 5
+
+
 def test_an_error_of_one_party_ends_all() -> None:
     clicks = {name: LocalClicks.of(search_log(searches)) for name, searches in LOGS.items()}
     broken = LocalClicks([*clicks["b"].pairs, b"x" * 1000], clicks["b"].matrix)
@@ -173,7 +181,7 @@ def test_an_error_of_one_party_ends_all() -> None:
 def test_the_record_names_what_is_not_protected() -> None:
     log = search_log({user: clicks for searches in LOGS.values() for user, clicks in searches.items()})
     plan = PaperSimulation(3, 1, 0.5).plan(log)
-    assert (plan.guarantee.notion, plan.guarantee.trust) == ("sampling-step", "parties")
+    assert (plan.guarantee.notion, plan.guarantee.trust) == ("sampling-step", "central")
     assert not plan.guarantee.is_private
     said = str(plan.guarantee)
     assert "the outside solver P0 can compute every count" in said

@@ -29,8 +29,8 @@ from searchveil.publish.release import Release
 from searchveil.publish.sampling import Sampling
 
 WARNING = (
-    "paper mode does not keep the parties' logs from each other: the outside solver P0 can compute every count of "
-    "every user from what it is sent (docs/errata.md, C1), and all parties see all pairs with their totals (C2)"
+    "Paper mode does not keep the parties' logs from each other: the outside solver P0 can compute every count of "
+    "every user from what it is sent (docs/errata.md, C1), and all parties see all pairs with their totals (C2)."
 )
 UNPROTECTED = (
     "from P0: how often each user clicked each shared pair, exactly, up to the names of users and pairs (C1)",
@@ -39,8 +39,9 @@ UNPROTECTED = (
     "from every party and P0: how many users each party, or all together, have on shared pairs",
 )
 CAVEATS = (
-    "CELS as Hong et al. 2014 published it, simulated in one process; do not use it for logs that matter",
+    "CELS as Hong et al. 2014 published it, simulated in one process: do not use it for logs that matter.",
     WARNING,
+    "P0 has to be trusted with all logs, and every party with the pairs of all others.",
 )
 
 
@@ -89,7 +90,10 @@ class PaperSimulation:
         return Simulation(self.parties, {})
 
     def plan(self, log: SearchLog) -> Plan[PaperSettings]:
-        """What the sampler multinomial promises of the sampling step, but for the least users: no party knows them."""
+        """What the sampler multinomial promises of the sampling step, but for the least users: no party knows them.
+
+        The trust is central, as there: P0 can compute what an owner of all logs would hold.
+        """
         one = self.alone.plan(log)
         public = ("that the log of each party has at least two users", ONE_PARTY, *one.guarantee.assumed_public[1:])
         guarantee: Guarantee = replace(
@@ -98,7 +102,6 @@ class PaperSimulation:
             assumed_public=public,
             unprotected=(*one.guarantee.unprotected, *UNPROTECTED),
             caveats=(*one.guarantee.caveats, *CAVEATS),
-            trust="parties",
         )
         settings = PaperSettings(objective=self.objective, exposure_limit=float(self.alone.b), parties=self.parties)
         return Plan("collab-paper", "click", settings, guarantee, counts="occurrences")

@@ -10,6 +10,7 @@ from functools import partial
 from searchveil.collab.paper_wire import End, numbers_from_bytes, numbers_to_bytes, to_json
 from searchveil.crypto import paillier, pohlig_hellman
 from searchveil.crypto.paillier import PrivateKey, PublicKey
+from searchveil.errors import InputError
 
 COUNT_BITS = 32  # of the sum of a pair's counts
 LARGEST_COUNT = 2**26  # of one party: those of all parties, 26 at most, fit into COUNT_BITS
@@ -57,7 +58,7 @@ def total_counts(end: End, ring: Sequence[str], counts: Sequence[int]) -> list[i
     Counters are packed: the product of two ciphertexts adds many of them at once.
     """
     if max(counts, default=0) > LARGEST_COUNT:
-        raise ValueError(f"a pair was clicked more than {LARGEST_COUNT:,} times at one party")
+        raise InputError(f"a pair was clicked more than {LARGEST_COUNT:,} times at one party")
     head, others = ring[0], ring[1:]
     if end.name == head:
         private = PrivateKey.generate()
