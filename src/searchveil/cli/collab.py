@@ -169,6 +169,7 @@ def simulate(
     """Split a log by user, run every party as a process on this machine, and compare with other releases.
 
     The central release is that of one owner of all logs; local ones are those of each party alone.
+    Mode paper is for comparison: its parties are threads, and no other command has it.
     """
     _check_tools()
     from searchveil.cli import show
