@@ -9,6 +9,7 @@ from commandline import PLENTY, assert_refused, crowd_log, demo_log, run, succee
 from searchveil.publish.release import Release
 
 SIMULATE = ("collab", "simulate")
+PAPER = ("--mode=paper", "--epsilon", "1", "--delta", "0.5", "--out", "o")
 ASKED = ("--parties", "3", "--method", "zealous", "--item", "query", "--epsilon", "5", "--delta", "1e-4")
 
 
@@ -33,6 +34,23 @@ def test_what_everybody_searched_comes_out_of_a_joint_release(tmp_path: Path) ->
     assert "2 rows in joint: a joint release of 2 parties" in told.out
     counts = Release.read(tmp_path / "joint").table["count"].to_pylist()
     assert all(abs(count - 30) < 10 for count in counts if count is not None)
+
+
+def test_paper_mode_warns_on_screen_and_in_the_record(tmp_path: Path) -> None:
+    rows = [f"{user}\t{query}\t{query}.example" for user in range(12) for query in ("news", "weather")]
+    (tmp_path / "log.tsv").write_text("\n".join(["user\tquery\turl", *rows]) + "\n")
+    asked = ("--mode", "paper", "--parties", "2", "--epsilon", "3", "--delta", "0.5", "--out", "joint")
+    told = run(tmp_path, *SIMULATE, "log.tsv", *asked, "--json")
+    assert told.code == 0, told.err
+    assert "warning: Paper mode does not keep the parties' logs from each other" in told.err
+    assert {"rows", "central_rows", "local_rows", "seconds", "bytes"} <= set(told.json)
+    release = Release.read(tmp_path / "joint")
+    assert release.table.num_rows == told.json["rows"]
+    counts, draws = release.to_pandas()["count"], release.to_pandas("rates")["draws"]
+    assert draws.sum() == counts.sum() > 0
+    assert release.guarantee.notion == "sampling-step"
+    assert any("P0 can compute every count" in caveat for caveat in release.guarantee.caveats)
+    assert any("(C2)" in fact for fact in release.guarantee.unprotected)
 
 
 @pytest.mark.slow
@@ -62,6 +80,15 @@ def test_folders_are_made_and_certificates_pinned(tmp_path: Path, searchveil: An
             ("simulate", "log.tsv", "--parties", "1", "--epsilon", "1", "--delta", "1e-6", "--out", "o"),
             "2 to 26 parties",
         ),
+        (
+            ("coordinator", "--run", "paper.toml", "--folder", "a"),
+            "paper mode runs in searchveil collab simulate alone",
+        ),
+        (("simulate", "log.tsv", *PAPER[1:], "--mode", "papier"), "there are private, paper"),
+        (("simulate", "log.tsv", *PAPER[1:], "--objective", "kl"), "--objective is for --mode paper"),
+        (("simulate", "log.tsv", *PAPER, "--per-user", "3"), "--per-user is for --mode private"),
+        (("simulate", "log.tsv", *PAPER, "--objective", "frequent"), "choose from kl, size"),
+        (("simulate", "log.tsv", *PAPER, "--delta", "0"), "delta"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(
@@ -71,5 +98,6 @@ def test_what_is_wrong_is_said_in_one_line(
     place += "".join(f'{name} = "sha256:{digit * 64}"\n' for name, digit in (("a", "1"), ("b", "2")))
     (tmp_path / "bad.toml").write_text("delta = 1e-6\nepsilon = -1\n" + place)
     (tmp_path / "unknown.toml").write_text("epsilom = 1\ndelta = 1e-6\nepsilon = 1\n" + place)
+    (tmp_path / "paper.toml").write_text('mode = "paper"\ndelta = 1e-6\nepsilon = 1\n' + place)
     (tmp_path / "log.tsv").write_text("user\tquery\na\tb\n")
     assert_refused(searchveil("collab", *arguments), says)

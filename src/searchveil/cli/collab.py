@@ -12,12 +12,16 @@ from searchveil.cli.options import BudgetOptions, Json, LogOptions, LogPaths, wi
 from searchveil.errors import InputError
 
 if TYPE_CHECKING:
-    from searchveil.collab.simulate import Standing, Watch
+    from searchveil.collab.simulate import Simulated, Standing, Watch
 
 collab = typer.Typer(
     help="One joint release of several log owners, who do not see each other's logs (docs/collab.md).",
     no_args_is_help=True,
 )
+
+MODES = ("private", "paper")
+# The defaults of options that mode paper has no use for: another value there is an error, not ignored.
+OF_PRIVATE = {"method": "zealous", "item": None, "per_user": 5, "collusion": 1, "deadline": 3600, "transcripts": None}
 
 RunPath = Annotated[str, typer.Option(metavar="FILE", help="The run file that all agreed on.")]
 Folder = Annotated[str, typer.Option(metavar="DIR", help="The folder that collab init made.")]
@@ -145,6 +149,13 @@ def simulate(
     delta: Annotated[float, typer.Option(help="δ of the release.")],
     reading: LogOptions,
     parties: Annotated[int, typer.Option(help="How many parties the log is split among.")] = 3,
+    mode: Annotated[
+        str,
+        typer.Option(
+            help="private, or paper: CELS as published, whose solver can read all counts; in threads, here alone."
+        ),
+    ] = "private",
+    objective: Annotated[str | None, typer.Option(help="Of mode paper: kl or size.")] = None,
     method: Annotated[str, typer.Option(help="zealous (counts) or sampling (rows of users).")] = "zealous",
     item: Annotated[str | None, typer.Option(help="What is counted; query, or click for sampling.")] = None,
     per_user: Annotated[int, typer.Option(help="Items kept of each user.")] = 5,
@@ -158,12 +169,22 @@ def simulate(
     """Split a log by user, run every party as a process on this machine, and compare with other releases.
 
     The central release is that of one owner of all logs; local ones are those of each party alone.
+    Mode paper is for comparison: its parties are threads, and no other command has it.
     """
     _check_tools()
     from searchveil.cli import show
     from searchveil.collab.simulate import Simulation
     from searchveil.publish.folder import claimed
 
+    if mode not in MODES:
+        raise InputError(f"there is no mode {mode}; there are {', '.join(MODES)}", parameter="mode", value=mode)
+    if mode == "paper":
+        given = {"method": method, "item": item, "per_user": per_user, "collusion": collusion}
+        _check_options_of_private(given | {"deadline": deadline, "transcripts": transcripts})
+        _simulate_paper(log, Path(out), reading, parties, epsilon, delta, objective or "kl", json)
+        return
+    if objective is not None:
+        raise InputError("--objective is for --mode paper", parameter="objective", value=objective)
     item = item or ("click" if method == "sampling" else "query")
     settings: dict[str, Any] = {"method": method, "item": item, "per_user": per_user, "epsilon": epsilon}
     settings |= {"delta": delta, "collusion": collusion, "deadline": deadline}
@@ -176,6 +197,44 @@ def simulate(
             found = simulation.run(opened, Path(out), progress=step, watch=watch)
         opened.engine.close()
     show.problems(opened)
+    _show_simulated(found, parties, json)
+
+
+def _check_options_of_private(given: dict[str, Any]) -> None:
+    for name, value in given.items():
+        if value != OF_PRIVATE[name]:
+            option = "--" + name.replace("_", "-")
+            raise InputError(f"{option} is for --mode private; leave it out", parameter=name, value=value)
+
+
+def _simulate_paper(
+    log: LogPaths,
+    out: Path,
+    reading: LogOptions,
+    parties: int,
+    epsilon: float,
+    delta: float,
+    objective: Any,
+    json: bool,
+) -> None:
+    from searchveil.cli import show
+    from searchveil.collab.paper import WARNING, PaperSimulation
+    from searchveil.publish.folder import claimed
+
+    simulation = PaperSimulation(parties, epsilon, delta, objective)
+    show.warning(WARNING)
+    with claimed(out), show.steps() as step:
+        step("reading the log")
+        opened = reading.read(log)
+        found = simulation.run(opened, out, progress=step)
+        opened.engine.close()
+    show.problems(opened)
+    _show_simulated(found, parties, json)
+
+
+def _show_simulated(found: "Simulated", parties: int, json: bool) -> None:
+    from searchveil.cli import show
+
     if json:
         show.print_json(found.to_json())
         return

@@ -92,6 +92,10 @@ def bar(what: str) -> "Iterator[Callable[[int, int], None]]":
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
+def warning(text: str) -> None:
+    _tell(f"searchveil: warning: {text}")
+
+
 def problems(log: "SearchLog") -> None:
     """Rows that could not be read are told to the publisher, never published."""
     for problem in log.problems:

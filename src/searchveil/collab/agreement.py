@@ -33,6 +33,7 @@ class Agreement(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
     version: Literal[1] = 1
+    mode: Literal["private", "paper"] = "private"
     method: Literal["zealous", "sampling"] = "zealous"
     item: str = "query"
     per_user: Annotated[int, Field(ge=1, le=1000)] = 5
@@ -53,6 +54,8 @@ class Agreement(BaseModel):
 
     @model_validator(mode="after")
     def _fits(self) -> "Agreement":
+        if self.mode == "paper":
+            raise ValueError("mode: paper mode runs in searchveil collab simulate alone; leave the line out")
         if self.item not in ITEMS:
             raise ValueError(f"item: there is no '{self.item}'; there are {', '.join(ITEMS)}")
         if self.method == "sampling" and self.item != "click":

@@ -23,6 +23,7 @@ PRIME = int(
 )
 ORDER = (PRIME - 1) // 2
 BYTES = 256
+LONGEST = BYTES - 3  # bytes of a text that an element can stand for
 
 
 def random_key() -> int:
@@ -37,6 +38,25 @@ def hash_to_group(text: bytes) -> int:
     """A square of which nobody knows a root or logarithm to a known base."""
     wide = hashlib.shake_256(b"searchveil pohlig-hellman\x00" + text).digest(BYTES + 16)
     return int(gmpy2.powmod(int.from_bytes(wide, "big") % (PRIME - 3) + 2, 2, PRIME))
+
+
+def to_group(text: bytes) -> int:
+    """A square that stands for a text of up to LONGEST bytes, and from which it can be read again.
+
+    −1 is no square modulo this prime, so of a number and its negative exactly one is.
+    """
+    if len(text) > LONGEST:
+        raise ValueError(f"a text of {len(text)} bytes, where {LONGEST} fit")
+    number = int.from_bytes(b"\x02" + text, "big")  # a first byte keeps zeros, and is never the number 1
+    return number if gmpy2.jacobi(number, PRIME) == 1 else PRIME - number
+
+
+def from_group(element: int) -> bytes:
+    number = min(check(element), PRIME - element)
+    raw = number.to_bytes(BYTES, "big").lstrip(b"\x00")
+    if raw[:1] != b"\x02" or len(raw) - 1 > LONGEST:
+        raise ValueError("not a text")
+    return raw[1:]
 
 
 def encrypt(key: int, element: int) -> int:
