@@ -44,8 +44,9 @@ lint: $(VENV)/.test-tools
 quick: $(VENV)/.test-tools lint
 	$(BIN)/pytest -q -n 2 --dist worksteal -m 'not slow and not spark'
 
+# More workers than cores: much of the time goes into waiting for processes, Java and browsers.
 test: $(VENV)/.test-tools java browser postgres lint
-	$(BIN)/pytest -n 2 --dist worksteal
+	$(BIN)/pytest -n 4 --dist worksteal
 
 bench: $(VENV)/.test-tools
 	$(BIN)/python benchmarks/release.py --items query,pair,keyword
