@@ -72,6 +72,29 @@ def test_st_u_takes_the_smallest_threshold_and_allows_for_liars() -> None:
         replace(make_policy("ST_u", epsilon=1, delta=1e-6), p=0.2).check()
 
 
+def test_a_liar_counts_with_all_its_tokens() -> None:
+    """Nothing ties a member's d tokens to different artifacts, so two liars of d = 3 are six shares."""
+    alone = make_policy("ST_u", epsilon=1, delta=1e-6, per_user=3)
+    made = make_policy("ST_u", epsilon=1, delta=1e-6, per_user=3, colluding=2)
+    assert made.k == alone.k + 6
+    with pytest.raises(InputError, match="has delta"):
+        replace(made, k=made.k - 1).check()
+    assert "up to s·d" in " ".join(made.guarantee().caveats)
+
+
+@pytest.mark.parametrize("colluding", [-6, 0.5])
+def test_a_number_of_liars_that_is_none_is_refused_by_clients_too(colluding: int) -> None:
+    """A negative one would let k = 2 claim a δ of 1e-6."""
+    honest = make_policy("ST_u", epsilon=1, delta=1e-6)
+    weak = replace(honest, k=2, colluding=colluding)
+    text = replace(job(), policy=weak).text
+    document = json.dumps({"job": text, "signature": KEY.sign(b"searchveil crowd job v1\n" + text.encode()).hex()})
+    with pytest.raises(InputError, match="colluding"):
+        read_job(document, SIGNER)
+    with pytest.raises(InputError, match="colluding"):
+        make_policy("ST_u", epsilon=1, delta=1e-6, colluding=colluding)
+
+
 def test_guarantees_say_who_is_trusted() -> None:
     st, dp = make_policy("ST_u", epsilon=1, delta=1e-6), make_policy("DP_u", epsilon=1, delta=1e-6)
     assert (st.guarantee().trust, dp.guarantee().trust) == ("nobody", "server")
@@ -94,6 +117,7 @@ def test_every_promise_has_its_proof(name: str) -> None:
         ({"name": "FT_u", "epsilon": 1.0}, "promises no epsilon"),
         ({"name": "DP_u", "p": 0.1, "epsilon": 1.0, "delta": 1e-6}, "only ST_u samples"),
         ({"name": "FT_u", "k": 1}, "k ≥ 2"),
+        ({"name": "DP_u", "colluding": 1, "epsilon": 1.0, "delta": 1e-6}, "only ST_u allows"),
     ],
 )
 def test_wrong_numbers_are_refused(given: dict[str, object], problem: str) -> None:
