@@ -95,6 +95,31 @@ def test_two_devices_of_one_user_count_as_one(crowd: LocalCrowd) -> None:
     assert crowd.counts(job) == {"mine": 2}
 
 
+def test_a_member_has_one_secret_on_all_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Joined with the same invitation, with or without a pass-phrase; and a pass-phrase alone tells nothing."""
+    from searchveil.cli.crowd import client_join
+    from searchveil.crowd import client
+    from searchveil.crowd.config import Addresses, init
+    from searchveil.crowd.own_log import OwnLog
+
+    assert client.SCRYPT_N >= 2**17
+    monkeypatch.setattr(client, "SCRYPT_N", 2**4)  # the derivation is the same, only faster
+    init(tmp_path, "test", Addresses())
+
+    def joined(machine: str, invitation: str, passphrase: str = "") -> str | None:
+        client_join(tmp_path / "community.json", invitation, tmp_path / machine, passphrase)
+        log = OwnLog(tmp_path / machine / "log.sqlite")
+        secret = log.get("secret")
+        log.close()
+        return secret
+
+    mine, other = "00" * 16, "11" * 16
+    assert joined("laptop", mine) == joined("phone", mine)
+    assert joined("tablet", mine, "word") == joined("watch", mine, "word")
+    known = [joined("a", mine), joined("b", other), joined("c", mine, "word"), joined("d", other, "word")]
+    assert len(set(known)) == 4
+
+
 def test_two_devices_share_one_contribution_bound(crowd: LocalCrowd) -> None:
     job = crowd.job(make_policy("FT_u", k=2, per_user=3))
     invitation, secret = crowd.invite()[0], bytes(range(32))

@@ -38,7 +38,7 @@ PerUser = Annotated[int | None, typer.Option(help="Artifacts of a member, d.")]
 Chance = Annotated[float | None, typer.Option("--p", help="ST_u: with which probability an artifact is sent.")]
 Epsilon = Annotated[float | None, typer.Option(help="ε of ST_u, DP_u and DP_a.")]
 Delta = Annotated[float | None, typer.Option(help="δ of ST_u, DP_u and DP_a.")]
-Colluding = Annotated[int, typer.Option(help="ST_u: lying clients that the threshold allows for.")]
+Colluding = Annotated[int, typer.Option(min=0, help="ST_u: lying clients that the threshold allows for.")]
 SecondaryK = Annotated[int | None, typer.Option(help="FT_u, FT_a: send spellings too; so many must share one.")]
 
 
@@ -290,13 +290,11 @@ def client_join(
     invitation: Annotated[str, typer.Option(help="Your own; nobody else may have it.")],
     home: Home,
     passphrase: Annotated[
-        str | None,
-        typer.Option(help="The same on all your machines makes them count as one.", prompt=False),
-    ] = None,
+        str,
+        typer.Option(help="Type the same on all your machines; hides your secret from who invited you.", prompt=False),
+    ] = "",
 ) -> None:
     """Become a member on this machine."""
-    import os
-
     from searchveil.crowd.client import user_secret
     from searchveil.crowd.config import Community
 
@@ -304,7 +302,7 @@ def client_join(
     log = _open(home)
     log.set("community", known.to_json())
     log.set("invitation", invitation)
-    log.set("secret", (os.urandom(32) if passphrase is None else user_secret(passphrase, known)).hex())
+    log.set("secret", user_secret(known, invitation, passphrase).hex())
     print(f"Joined {known.name}. The log is {log.path}; nothing leaves it without your consent to a job.")
 
 

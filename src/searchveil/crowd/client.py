@@ -38,16 +38,20 @@ from searchveil.errors import InputError
 
 ROUNDED_TO = 8  # reports of a run, dummies included: their number shows little
 TRIES = 5
+SCRYPT_N = 2**17  # 128 MiB and some tenths of a second for each guess of a pass-phrase
 
 
 class CrowdError(InputError):
     """A program of the community that cannot be reached, or refuses."""
 
 
-def user_secret(passphrase: str, community: Community) -> bytes:
-    """The same on all machines of a user who types the same pass-phrase."""
-    salt = b"searchveil crowd user v1" + community.signer
-    return hashlib.scrypt(passphrase.encode(), salt=salt, n=2**14, r=8, p=1, dklen=32)
+def user_secret(community: Community, invitation: str, passphrase: str = "") -> bytes:
+    """The same on all machines of a member: it follows from the invitation, and from the pass-phrase if there is one.
+
+    The invitation's 128 bits are in the salt, so only who has the invitation can try pass-phrases.
+    """
+    salt = b"searchveil crowd user v2" + community.signer + invitation.encode()
+    return hashlib.scrypt(passphrase.encode(), salt=salt, n=SCRYPT_N, r=8, p=1, maxmem=2**28, dklen=32)
 
 
 @dataclass(frozen=True)
