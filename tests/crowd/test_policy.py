@@ -177,6 +177,14 @@ def test_the_words_name_every_number() -> None:
     assert str(noisy.threshold) in job(noisy).words()["public"]
 
 
+def test_the_words_speak_of_people_only_where_people_count() -> None:
+    """Under FT_a one person's repetitions open an artifact and its spelling."""
+    words = job(make_policy("FT_a"), secondary_k=2).words()
+    assert "2 searches have it typed in the same way" in words["public"]
+    assert "people" not in " ".join(words.values())
+    assert "2 people typed it" in job(make_policy("FT_u"), secondary_k=2).words()["public"]
+
+
 def test_spellings_are_for_fixed_thresholds_alone() -> None:
     with pytest.raises(JobError, match="spellings"):
         job(secondary_k=3).check()

@@ -112,7 +112,7 @@ def _texts(store: Store, job: Job, waiting: Sequence[tuple[bytes, _Group, list[b
 
 
 def _spellings(store: Store, job: Job, secret: bytes, group: _Group, true: Sequence[bool]) -> dict[str, int]:
-    """The spellings that enough people typed in the same way; each has a secret of its own."""
+    """The spellings of which enough true shares came, typed in the same way; each has a secret of its own."""
     assert job.secondary_k is not None
     fields = store.fields(group.tokens)
     found: dict[tuple[bytes, bytes], list[tuple[int, int]]] = {}

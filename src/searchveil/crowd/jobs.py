@@ -35,7 +35,9 @@ class Job:
     token_key: str  # of the tokens that reports carry
     opens: int
     expires: int
-    secondary_k: int | None = None  # so many must have typed the same spelling; None: spellings are not sent
+    secondary_k: int | None = (
+        None  # so many people (FT_a: searches) must share a spelling; None: spellings are not sent
+    )
     domains: bool = False  # urls are cut to their domain
     recent: bool = False  # under a contribution bound: the last d artifacts instead of the first
 
@@ -79,8 +81,11 @@ class Job:
                 "with that noisy number."
             )
         if self.secondary_k is not None:
-            public += f" A spelling becomes readable only when {self.secondary_k} people typed it in the same way."
+            typed = "searches have it typed" if policy.per_artifact else "people typed it"
+            public += f" A spelling becomes readable only when {self.secondary_k} {typed} in the same way."
         promise = "No differential privacy: people who know k − 1 of the senders can tell whether you are the k-th."
+        if policy.per_artifact:
+            promise = "No differential privacy, and your searches alone are enough if you repeat one often enough."
         if policy.is_private:
             promise = (
                 f"Whether you take part changes the odds of any published result by a factor of at most e^"
