@@ -20,7 +20,7 @@ from searchveil.crowd.jobs import Job
 from searchveil.crowd.policy import make_policy
 from searchveil.crowd.report import SEALED_BYTES, dummy, make_report, primary_input, seal
 from searchveil.crowd.server import LATE
-from searchveil.crowd.store import ACCEPTED, EPOCH, REFUSED, RETRY, SPENT
+from searchveil.crowd.store import ACCEPTED, EPOCH, REFUSED, RETRY, SPENT, Store
 from searchveil.crypto import voprf
 from searchveil.errors import InputError
 
@@ -270,6 +270,36 @@ def test_an_epochs_key_is_destroyed_though_nobody_asks(crowd: LocalCrowd, monkey
     assert job.epoch not in numbers
     assert {job.epoch + 1, job.epoch + 2} <= numbers
     assert spent == []
+
+
+def where_it_is(home: Path, key: bytes) -> list[str]:
+    return [path.name for path in home.glob("randomness.sqlite*") if key in path.read_bytes()]
+
+
+def test_a_destroyed_key_does_not_survive_a_reader_or_a_killed_process(crowd: LocalCrowd) -> None:
+    """Neither in the file nor in its log of changes, once the key's time is over and nobody reads any more."""
+    import sqlite3
+
+    number = crowd.randomness.turn()
+    key, _ = crowd.randomness._keys(number)
+    over = (number + 1) * crowd.randomness.epoch_seconds + crowd.randomness.grace_seconds
+    reader = sqlite3.connect(crowd.home / "randomness.sqlite", isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM epoch").fetchone()
+    crowd.clock.now = over
+    crowd.randomness.turn()
+    assert where_it_is(crowd.home, key)  # the reader still needs it
+    # The process is killed here: what was not yet overwritten is found by the next one.
+    again = randomness.Randomness(
+        Store(str(crowd.home / "randomness.sqlite")), bytes(32), epoch_seconds=crowd.randomness.epoch_seconds
+    )
+    again.clock = crowd.clock
+    again.turn()
+    assert where_it_is(crowd.home, key)
+    reader.close()
+    again.turn()
+    assert not where_it_is(crowd.home, key)
+    again.store.close()
 
 
 def test_pausing_refusing_and_deleting(crowd: LocalCrowd) -> None:
