@@ -216,7 +216,7 @@ def test_bodies_of_any_other_size_are_refused(crowd: LocalCrowd) -> None:
 def test_a_report_wrapped_for_another_relay_is_refused(crowd: LocalCrowd) -> None:
     from searchveil.crypto import hpke
 
-    sealed = seal(dummy(), crowd.community.server_key, [(1, hpke.generate()[1])])
+    sealed = seal(dummy(bytes(16)), crowd.community.server_key, [(1, hpke.generate()[1])])
     answer = crowd.http.post("http://relay-1/reports/1", content=sealed)
     assert list(answer.content[:1]) == [REFUSED]
 

@@ -26,7 +26,7 @@ def test_reports_of_several_senders_leave_together_in_another_order() -> None:
         opened = [hpke.unseal(server_private, b"searchveil crowd report v1", b"", blob) for blob in blobs]
         return httpx.Response(200, content=b"".join(b"\0" + receipt(one) for one in opened))
 
-    reports = [[dummy() for _ in range(20)] for _ in range(3)]
+    reports = [[dummy(bytes(16)) for _ in range(20)] for _ in range(3)]
 
     async def play() -> list[bytes]:
         relay = Relay(

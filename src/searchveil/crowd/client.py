@@ -105,7 +105,7 @@ class Client:
         if self.log.file.execute("SELECT 1 FROM run WHERE job = ?", (name,)).fetchone() is None:
             self._begin(job)
         if self._make_reports(job) == 0:
-            self._send_once([])  # whether the coins let anything through stays hidden on the way
+            self._send_once(job, [])  # whether the coins let anything through stays hidden on the way
         refused = self._send(job)
         count = self.log.file.execute(
             "SELECT count(*), coalesce(sum(sent), 0) FROM outbox WHERE job = ?", (name,)
@@ -214,16 +214,16 @@ class Client:
                 break
             if attempt:
                 time.sleep(self.patience * 2**attempt)
-            refused |= self._send_once(waiting)
+            refused |= self._send_once(job, waiting)
         else:
             raise CrowdError("the relays or the server cannot be reached; run again later, nothing is lost")
         return len(refused)
 
-    def _send_once(self, waiting: Sequence[tuple[int, bytes]]) -> set[int]:
+    def _send_once(self, job: Job, waiting: Sequence[tuple[int, bytes]]) -> set[int]:
         """Reports with dummies among them, over a way of its own each time. Those that were refused for good."""
         draw = SystemRandom()
         mixed: list[tuple[int | None, bytes]] = [*waiting]
-        mixed += [(None, dummy()) for _ in range(-len(waiting) % ROUNDED_TO if waiting else ROUNDED_TO)]
+        mixed += [(None, dummy(job.id)) for _ in range(-len(waiting) % ROUNDED_TO if waiting else ROUNDED_TO)]
         draw.shuffle(mixed)
         way = draw.sample(self.community.relays, self.community.hops)
         keys = [(one.number, one.key) for one in way]
