@@ -129,7 +129,7 @@ def test_wrong_numbers_are_refused(given: dict[str, object], problem: str) -> No
 
 
 def job(policy: Policy | None = None, **changes: object) -> Job:
-    made = Job("club", "query", policy or make_policy("ST_u", epsilon=1, delta=1e-6), 3, "aa", "bb", 100, 200)
+    made = Job("club", "query", policy or make_policy("ST_u", epsilon=1, delta=1e-6), 3, "aa", "cc", "bb", 100, 200)
     return replace(made, **changes)  # type: ignore[arg-type]
 
 

@@ -9,6 +9,7 @@ from local import LocalCrowd
 from starlette.exceptions import HTTPException
 
 from searchveil.crowd import web
+from searchveil.crowd.choice import sends
 from searchveil.crowd.policy import make_policy
 from searchveil.crowd.relay import ANSWER_BYTES, Relay, relay_app
 from searchveil.crowd.report import SEALED_BYTES, dummy, receipt, seal
@@ -64,6 +65,35 @@ def test_a_member_whose_coins_all_show_tails_sends_as_much_as_others(crowd: Loca
     sizes = [len(body) for host, _, body in crowd.network.seen[before:] if host == "relay-1"]
     assert sizes == [8 * (SEALED_BYTES + 49)]
     assert crowd.server.store.count_reports(job.id) == 0
+
+
+def test_the_randomness_server_is_asked_the_same_whatever_the_coins_show(crowd: LocalCrowd) -> None:
+    """It knows by name who fetches tokens: their number, and that of evaluations, must not follow the coins."""
+    seen: dict[int, list[tuple[str, str, int]]] = {}
+    for heads, p in ((0, 1e-9), (1, 0.5)):
+        job = crowd.job(make_policy("ST_u", epsilon=1, delta=1e-6, p=p))
+        secret = next(one for one in (bytes([i]) * 32 for i in range(256)) if sends(job, one, "x") == bool(heads))
+        before = len(crowd.network.seen)
+        assert crowd.run(crowd.member(str(heads), ["x"], secret=secret), job).reports == heads
+        seen[heads] = [
+            (host, path.replace(job.id.hex(), "JOB"), len(body)) for host, path, body in crowd.network.seen[before:]
+        ]
+    assert seen[0] == seen[1]
+    (asked,) = [size for _, path, size in seen[0] if path.startswith("/evaluate")]
+    assert asked == 96 + 64 * 32
+
+
+def test_a_connection_that_has_seen_a_credential_is_not_used_again(crowd: LocalCrowd) -> None:
+    job = crowd.job(make_policy("FT_u", k=2))
+    requests: list[httpx.Request] = []
+    client = crowd.member("a", ["x"])
+    client.http = httpx.Client(transport=crowd.network, event_hooks={"request": [requests.append]})
+    crowd.run(client, job)
+    client.http.close()
+    named = [one for one in requests if "authorization" in one.headers]
+    assert len(named) == 3
+    assert {one.headers["connection"] for one in named} == {"close"}
+    assert all("close" not in one.headers["connection"] for one in requests if one not in named)
 
 
 def test_a_relay_leaves_no_file(crowd: LocalCrowd) -> None:

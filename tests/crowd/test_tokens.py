@@ -155,6 +155,20 @@ def test_a_client_without_a_valid_invitation_is_told(crowd: LocalCrowd) -> None:
         crowd.run(crowd.member("stranger", ["a"], invitation=new_invitation()), job)
 
 
+def test_tokens_under_another_key_than_the_jobs_are_found_out(crowd: LocalCrowd) -> None:
+    """A token key for one victim alone would mark this victim's evaluations."""
+    import sqlite3
+
+    job = crowd.job(make_policy("FT_u", k=2))
+    private = voprf.generate()
+    with sqlite3.connect(crowd.home / "randomness.sqlite") as file:
+        changed = (private, voprf.public_of(private), job.epoch)
+        file.execute("UPDATE epoch SET token_private = ?, token_public = ? WHERE number = ?", changed)
+    file.close()
+    with pytest.raises(CrowdError, match="other keys"):
+        crowd.run(crowd.member("victim", ["a"]), job)
+
+
 def test_a_randomness_server_with_another_key_is_found_out(crowd: LocalCrowd) -> None:
     """A key for one victim alone would mark this victim's reports."""
     import sqlite3

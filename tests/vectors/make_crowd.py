@@ -93,6 +93,7 @@ def make() -> dict[str, Any]:
             policy,
             2_975,
             voprf.public_of(oprf).hex(),
+            voprf.public_of(voprf.derive_key(bytes_of("randomness token seed"), b"vectors")).hex(),
             voprf.public_of(token_key).hex(),
             1_799_900_000,
             1_799_990_000,

@@ -118,7 +118,8 @@ class Client:
         left = self._get(f"{self.community.server}/tokens/{name}", credential(self.invitation, "server"))["left"]
         chosen = self.candidates(job)[0][:left]
         heads = [sends(job, self.secret, one.text) for one in chosen]
-        inputs = sum(heads) * (1 if job.secondary_k is None else 2)
+        # Whatever the coins show: who hands out these tokens knows the member by name.
+        inputs = len(chosen) * (1 if job.secondary_k is None else 2)
         report_tokens = Request.fresh(len(chosen))
         randomness_tokens = Request.fresh(-(-inputs // BATCH))
         with self.log.transaction() as file:
@@ -142,11 +143,12 @@ class Client:
             "SELECT report_tokens, randomness_tokens FROM run WHERE job = ?", (name,)
         ).fetchone()
         tokens = self._tokens(f"{self.community.server}/tokens/{name}", "server", asked[0], job.token_key)
-        sending = [(row, token) for row, token in zip(rows, tokens, strict=True) if row[3]]
-        texts = [(row[1], row[2] if len(row[2].encode()) <= LONGEST else "") for row, _ in sending]
+        texts = [(text, typed if len(typed.encode()) <= LONGEST else "") for _, text, typed, _ in rows]
         outputs = self._outputs(job, texts, asked[1])
         made = []
-        for ((id, _, _, _), token), (text, typed), found in zip(sending, texts, outputs, strict=True):
+        for (id, _, _, heads), token, (text, typed), found in zip(rows, tokens, texts, outputs, strict=True):
+            if not heads:
+                continue
             x = fresh_number() if job.policy.per_artifact else share_number(self.secret, job.id, text)
             spelling = None if job.secondary_k is None else (typed, found[1], job.secondary_k)
             report = make_report(job.id, text, found[0], job.policy.k, x, token, spelling)
@@ -164,7 +166,10 @@ class Client:
         return request.tokens(bytes.fromhex(key), answer)
 
     def _outputs(self, job: Job, texts: Sequence[tuple[str, str]], asked: str) -> list[list[bytes]]:
-        """The randomness server's output for each artifact and, where the job wants them, for its spelling."""
+        """The randomness server's output for each artifact and, where the job wants them, for its spelling.
+
+        It is asked about all artifacts, also those that the coins keep back, and always in full batches.
+        """
         inputs = [
             one
             for text, typed in texts
@@ -178,19 +183,20 @@ class Client:
             return []
         listed = read_epochs(self._get(f"{self.community.randomness}/epochs"), self.community.randomness_signer)
         epoch = listed.get(str(job.epoch))
-        if epoch is None or epoch["oprf"] != job.randomness_key:
-            raise CrowdError("the job names another randomness key than the randomness server; nothing was sent")
+        if epoch is None or (epoch["oprf"], epoch["token"]) != (job.randomness_key, job.randomness_token_key):
+            raise CrowdError("the job names other keys than the randomness server; nothing was sent")
         tokens = self._tokens(f"{self.community.randomness}/tokens/{job.epoch}", "randomness", asked, epoch["token"])
         outputs: list[bytes] = []
         for token, start in zip(tokens, range(0, len(inputs), BATCH), strict=True):
             some = inputs[start : start + BATCH]
-            outputs += self._evaluate(job, token, some)
+            outputs += self._evaluate(job, token, some + [b""] * (BATCH - len(some)))[: len(some)]
         per = 1 if job.secondary_k is None else 2
         return [outputs[i : i + per] for i in range(0, len(outputs), per)]
 
     def _evaluate(self, job: Job, token: bytes, inputs: Sequence[bytes]) -> list[bytes]:
         # The blinds follow from the user's secret and the token, so that a run that was stopped asks the same question
-        # with it. The token alone must not tell them: the randomness server sees it.
+        # with it. The token alone must not tell them: the randomness server sees it. Each blind is another one, so that
+        # what fills a batch up looks like the rest.
         blinded = [voprf.blind(one, self._blind(token, i)) for i, one in enumerate(inputs)]
         body = token + b"".join(one.element for one in blinded)
         answer = self._post(f"{self.community.randomness}/evaluate/{job.epoch}", body)
@@ -278,7 +284,8 @@ class Client:
 
 
 def _authorization(shown: str | None) -> dict[str, str]:
-    return {} if shown is None else {"Authorization": f"Bearer {shown}"}
+    """A connection on which a member has shown a credential is used for nothing else."""
+    return {} if shown is None else {"Authorization": f"Bearer {shown}", "Connection": "close"}
 
 
 def _said(answer: httpx.Response) -> str:

@@ -32,6 +32,7 @@ class Job:
     policy: Policy
     epoch: int  # whose randomness key the artifacts' keys come from
     randomness_key: str
+    randomness_token_key: str  # of the tokens that pay for evaluations: the same for all members
     token_key: str  # of the tokens that reports carry
     opens: int
     expires: int
