@@ -302,6 +302,45 @@ def test_a_destroyed_key_does_not_survive_a_reader_or_a_killed_process(crowd: Lo
     again.store.close()
 
 
+@pytest.mark.parametrize("stage", ["begun", "evaluated", "made", "sent"])
+def test_what_is_deleted_is_not_sent_any_more(crowd: LocalCrowd, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
+    """Wherever the run was stopped; another search with the same text keeps it, and what was sent loses its text."""
+    job = crowd.job(make_policy("FT_u", k=2))
+    client = crowd.member("a", [Search("my secret", START), Search("Twice", START), Search("twice", START + 1)])
+    client.log.set_consent(job.id.hex(), "always")
+    client._begin(job)
+    if stage == "evaluated":
+        with monkeypatch.context() as patch:
+            patch.setattr("searchveil.crowd.client.make_report", kill)
+            with pytest.raises(Killed):
+                client._make_reports(job)
+    elif stage == "made":
+        client._make_reports(job)
+    elif stage == "sent":
+        client.run(job)
+    for text in ("secret", "Twice"):
+        assert client.log.delete(client.log.entries(text)[0].id) == 1
+    assert [row[1] for row in client.log.history()] == ["twice"]
+    assert client.run(job).reports == (2 if stage == "sent" else 1)
+    assert crowd.server.store.count_reports(job.id) == (2 if stage == "sent" else 1)
+    assert b"my secret" not in b"".join(path.read_bytes() for path in client.log.path.parent.iterdir())
+
+
+def kill(*given: object) -> None:
+    raise Killed
+
+
+def test_one_of_two_instances_deleted_leaves_one(crowd: LocalCrowd) -> None:
+    job = crowd.job(make_policy("FT_a", k=2), secondary_k=2)
+    client = crowd.member("a", [Search("X", START), Search("x", START), Search("x", START + 1)])
+    client.log.set_consent(job.id.hex(), "always")
+    client._begin(job)
+    client._make_reports(job)
+    assert client.log.delete(client.log.entries()[0].id) == 1
+    assert client.run(job).reports == 2
+    assert crowd.opened(job)["x"].spellings == {"x": 2}
+
+
 def test_pausing_refusing_and_deleting(crowd: LocalCrowd) -> None:
     job = crowd.job(make_policy("FT_u", k=2))
     client = crowd.member("a", ["x", "y"])

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from searchveil.crowd.artifacts import LONGEST, Artifact
+from searchveil.crowd.artifacts import Artifact
 from searchveil.crowd.choice import candidates, sends
 from searchveil.crowd.config import Community
 from searchveil.crowd.jobs import Job, read_job
@@ -126,9 +126,10 @@ class Client:
             file.execute(
                 "INSERT INTO run VALUES (?, ?, ?, 0)", (name, report_tokens.to_text(), randomness_tokens.to_text())
             )
+            file.execute("INSERT OR REPLACE INTO job VALUES (?, ?)", (name, job.text))
             file.executemany(
                 "INSERT INTO outbox (job, artifact, typed, heads) VALUES (?, ?, ?, ?)",
-                [(name, one.text, one.typed, int(head)) for one, head in zip(chosen, heads, strict=True)],
+                [(name, one.text, job.spelling(one.typed), int(head)) for one, head in zip(chosen, heads, strict=True)],
             )
 
     def _make_reports(self, job: Job) -> int | None:
@@ -143,10 +144,9 @@ class Client:
             "SELECT report_tokens, randomness_tokens FROM run WHERE job = ?", (name,)
         ).fetchone()
         tokens = self._tokens(f"{self.community.server}/tokens/{name}", "server", asked[0], job.token_key)
-        texts = [(text, typed if len(typed.encode()) <= LONGEST else "") for _, text, typed, _ in rows]
-        outputs = self._outputs(job, texts, asked[1])
+        outputs = self._outputs(job, [(text, typed) for _, text, typed, _ in rows], asked[1])
         made = []
-        for (id, _, _, heads), token, (text, typed), found in zip(rows, tokens, texts, outputs, strict=True):
+        for (id, text, typed, heads), token, found in zip(rows, tokens, outputs, strict=True):
             if not heads:
                 continue
             x = fresh_number() if job.policy.per_artifact else share_number(self.secret, job.id, text)
@@ -154,7 +154,7 @@ class Client:
             report = make_report(job.id, text, found[0], job.policy.k, x, token, spelling)
             made.append((report.to_bytes(), id))
         with self.log.transaction() as file:
-            file.executemany("UPDATE outbox SET report = ? WHERE id = ?", made)
+            file.executemany("UPDATE outbox SET report = ? WHERE id = ? AND heads", made)  # deleted ones are not
             file.execute("UPDATE run SET done = 1, report_tokens = '', randomness_tokens = '' WHERE job = ?", (name,))
         return len(made)
 

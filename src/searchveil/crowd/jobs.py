@@ -10,7 +10,7 @@ from typing import Any
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from searchveil.crowd.artifacts import kind_named
+from searchveil.crowd.artifacts import LONGEST, kind_named
 from searchveil.crowd.policy import MOST_REPORTS, Policy
 from searchveil.errors import InputError, shortest
 
@@ -62,6 +62,10 @@ class Job:
     @cached_property
     def id(self) -> bytes:
         return hashlib.sha256(_PURPOSE + self.text.encode()).digest()[:ID_BYTES]
+
+    def spelling(self, typed: str) -> str:
+        """What is kept of an artifact as it was typed: nothing, unless the job asks for it and a report has room."""
+        return typed if self.secondary_k is not None and len(typed.encode()) <= LONGEST else ""
 
     def words(self) -> dict[str, str]:
         """In plain words: what leaves the machine, what may become public, what is promised."""
