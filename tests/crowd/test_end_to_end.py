@@ -8,6 +8,7 @@ from local import START, LocalCrowd
 
 from searchveil.crowd.artifacts import Search
 from searchveil.crowd.choice import central
+from searchveil.crowd.jobs import Job
 from searchveil.crowd.policy import make_policy
 from searchveil.crowd.report import open_text, primary_input, secret_of, tag_of
 from searchveil.crypto import shamir, voprf
@@ -177,6 +178,27 @@ def test_other_artifacts(crowd: LocalCrowd) -> None:
         for member in members:
             crowd.run(member, job)
         assert set(crowd.counts(job)) == texts
+
+
+def test_of_two_releases_at_once_one_is_refused(crowd: LocalCrowd, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two would show two noisy counts for the price of one."""
+    from searchveil.crowd import aggregate
+
+    job = crowd.job(make_policy("DP_u", k=2, epsilon=5, delta=0.01))
+    store, plan_of, opened = crowd.server.store, aggregate.plan_of, []
+
+    def meanwhile(one: Job) -> object:
+        monkeypatch.setattr(aggregate, "plan_of", plan_of)
+        aggregate.release_job(store, job, crowd.home / "first")
+        monkeypatch.setattr(aggregate, "open_reports", lambda *_: opened.append(1) or [])
+        return plan_of(one)
+
+    monkeypatch.setattr(aggregate, "plan_of", meanwhile)
+    with pytest.raises(InputError, match="has been released"):
+        aggregate.release_job(store, job, crowd.home / "second")
+    assert (crowd.home / "first" / "guarantee.json").exists()
+    assert not (crowd.home / "second").exists()
+    assert opened == []
 
 
 def test_a_corrupt_share_is_harmless(crowd: LocalCrowd) -> None:

@@ -139,9 +139,12 @@ class Store:
         with self.write() as connection:
             connection.execute(sa.update(JOB).where(JOB.c.id == id).values(closed=True, token_private=None))
 
-    def set_release(self, id: bytes, folder: str) -> None:
+    def claim_release(self, id: bytes, folder: str) -> None:
+        """Record where a job is released, unless somebody has: of two that try at once, one is refused."""
         with self.write() as connection:
-            connection.execute(sa.update(JOB).where(JOB.c.id == id).values(release=folder))
+            free = sa.update(JOB).where((JOB.c.id == id) & JOB.c.release.is_(None))
+            if connection.execute(free.values(release=folder)).rowcount != 1:
+                raise InputError(f"job {id.hex()} has been released")
 
     # --- tokens ---
 
