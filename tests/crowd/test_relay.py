@@ -8,11 +8,13 @@ import pytest
 from local import LocalCrowd
 from starlette.exceptions import HTTPException
 
+from searchveil.crowd import relay as module
 from searchveil.crowd import web
 from searchveil.crowd.choice import sends
 from searchveil.crowd.policy import make_policy
 from searchveil.crowd.relay import ANSWER_BYTES, Relay, relay_app
 from searchveil.crowd.report import SEALED_BYTES, dummy, receipt, seal
+from searchveil.crowd.store import RETRY
 from searchveil.crypto import hpke
 
 
@@ -94,6 +96,34 @@ def test_a_connection_that_has_seen_a_credential_is_not_used_again(crowd: LocalC
     assert len(named) == 3
     assert {one.headers["connection"] for one in named} == {"close"}
     assert all("close" not in one.headers["connection"] for one in requests if one not in named)
+
+
+def test_reports_on_their_way_count_as_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A next hop that hangs must not let a relay hold more and more; once it has answered, there is room again."""
+    monkeypatch.setattr(module, "MOST_WAITING", 100)
+    private, public = hpke.generate()
+    body = b"".join(seal(dummy(bytes(16)), hpke.generate()[1], [(1, public)]) for _ in range(40))
+
+    async def play() -> tuple[list[object], int]:
+        answered = asyncio.Event()
+
+        async def hanging(request: httpx.Request) -> httpx.Response:
+            await answered.wait()
+            return httpx.Response(503)
+
+        relay = Relay(private, {0: "http://server"}, hold_seconds=60, at_least=20)
+        async with httpx.AsyncClient(transport=httpx.MockTransport(hanging)) as relay.client:
+            asked = [asyncio.create_task(relay.take(1, body)) for _ in range(5)]
+            while relay.held < 80 or relay.waiting or sum(one.done() for one in asked) < 3:
+                await asyncio.sleep(0.001)
+            answered.set()
+            return await asyncio.gather(*asked, return_exceptions=True), relay.held
+
+    answers, held = asyncio.run(asyncio.wait_for(play(), 20))
+    refused = [one for one in answers if isinstance(one, HTTPException)]
+    assert [one.status_code for one in refused] == [503] * 3
+    assert {one[::ANSWER_BYTES] for one in answers if isinstance(one, bytes)} == {bytes([RETRY]) * 40}
+    assert held == 0
 
 
 def test_a_relay_leaves_no_file(crowd: LocalCrowd) -> None:
