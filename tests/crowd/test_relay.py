@@ -126,6 +126,27 @@ def test_reports_on_their_way_count_as_waiting(monkeypatch: pytest.MonkeyPatch) 
     assert held == 0
 
 
+def test_a_client_waits_between_its_tokens_and_its_reports(crowd: LocalCrowd, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another time for each run; a run that goes on later does not wait again."""
+    waits: list[tuple[float, list[str]]] = []
+    job = crowd.job(make_policy("FT_u", k=2))
+    monkeypatch.setattr(
+        "searchveil.crowd.client.time.sleep",
+        lambda seconds: waits.append((seconds, [path for _, path, _ in crowd.network.seen])),
+    )
+    for name in "abc":
+        client = crowd.member(name, ["x"])
+        client.longest_wait = 1000.0
+        crowd.network.seen.clear()
+        crowd.run(client, job)
+        crowd.run(client, job)
+    assert len({seconds for seconds, _ in waits}) == len(waits) == 3
+    assert all(0 <= seconds <= 1000 for seconds, _ in waits)
+    for _, paths in waits:
+        assert any(path.startswith("/tokens") for path in paths)
+        assert not any(path.startswith("/reports") for path in paths)
+
+
 def test_a_relay_leaves_no_file(crowd: LocalCrowd) -> None:
     before = {path.name for path in crowd.home.iterdir()}
     job = crowd.job(make_policy("FT_u", k=2))

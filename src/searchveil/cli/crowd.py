@@ -430,6 +430,10 @@ def client_consent(
 def client_run(
     home: Home,
     name: Annotated[str | None, typer.Option("--job", help="One job; all with consent if left out.")] = None,
+    wait: Annotated[
+        float,
+        typer.Option(help="Seconds at most, drawn at random, between fetching tokens and sending.", min=0),
+    ] = 60,
     json: Json = False,
 ) -> None:
     """Send what the jobs ask for that you agreed to. Stopped, it goes on where it was, and sends nothing twice."""
@@ -438,7 +442,10 @@ def client_run(
     member = _member(home)
     chosen = [_one_job(member, name)] if name is not None else member.jobs()
     agreed = [one for one in chosen if name is not None or member.log.consent(one.id.hex()) == "always"]
-    done = [{"job": one.id.hex(), **asdict(member.run(one))} for one in agreed]
+    member.longest_wait = wait
+    with show.steps() as step:
+        step(f"sending, after up to {wait:g} seconds of waiting for each job")
+        done = [{"job": one.id.hex(), **asdict(member.run(one))} for one in agreed]
     if json:
         show.print_json({"jobs": done})
         return

@@ -77,9 +77,10 @@ class Client:
         http: httpx.Client | None = None,
         clock: Callable[[], float] = time.time,
         patience: float = 0.2,
+        longest_wait: float = 0,
     ) -> None:
         self.log, self.community, self.secret, self.clock = log, community, secret, clock
-        self.invitation, self.patience = invitation, patience
+        self.invitation, self.patience, self.longest_wait = invitation, patience, longest_wait
         self.http = http or httpx.Client(timeout=120)
 
     # --- jobs ---
@@ -104,7 +105,11 @@ class Client:
             raise InputError(f"no consent to job {name}; read it, then answer always")
         if self.log.file.execute("SELECT 1 FROM run WHERE job = ?", (name,)).fetchone() is None:
             self._begin(job)
-        if self._make_reports(job) == 0:
+        made = self._make_reports(job)
+        if made is not None:  # the server knows who has just fetched tokens
+            longest = min(self.longest_wait, max(0.0, job.expires - self.clock()))
+            time.sleep(SystemRandom().uniform(0, longest))
+        if made == 0:
             self._send_once(job, [])  # whether the coins let anything through stays hidden on the way
         refused = self._send(job)
         count = self.log.file.execute(

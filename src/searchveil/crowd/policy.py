@@ -20,6 +20,7 @@ DEFAULT_K = 5  # as in the paper's pilot
 
 _SERVER_SEES = (
     "the server sees the exact counts of all that it opens, and the sizes of all groups of reports that stay closed",
+    "the server sees who fetches tokens when, and may tell by the time who sent a report",
     "whoever can query the randomness server can test guesses, as often as its limits allow",
 )
 _COLLUSION = (
