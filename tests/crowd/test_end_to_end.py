@@ -190,7 +190,7 @@ def test_of_two_releases_at_once_one_is_refused(crowd: LocalCrowd, monkeypatch: 
     def meanwhile(one: Job) -> object:
         monkeypatch.setattr(aggregate, "plan_of", plan_of)
         aggregate.release_job(store, job, crowd.home / "first")
-        monkeypatch.setattr(aggregate, "open_reports", lambda *_: opened.append(1) or [])
+        monkeypatch.setattr(aggregate, "open_reports", lambda *given: opened.append(given))
         return plan_of(one)
 
     monkeypatch.setattr(aggregate, "plan_of", meanwhile)
