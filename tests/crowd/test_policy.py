@@ -98,6 +98,7 @@ def test_a_number_of_liars_that_is_none_is_refused_by_clients_too(colluding: int
 def test_guarantees_say_who_is_trusted() -> None:
     st, dp = make_policy("ST_u", epsilon=1, delta=1e-6), make_policy("DP_u", epsilon=1, delta=1e-6)
     assert (st.guarantee().trust, dp.guarantee().trust) == ("nobody", "server")
+    assert any("invitations" in one for one in st.guarantee().caveats)
     assert make_policy("FT_u").guarantee().notion == "none"
 
 

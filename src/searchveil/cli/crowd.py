@@ -304,6 +304,8 @@ def client_join(
     log.set("invitation", invitation)
     log.set("secret", user_secret(known, invitation, passphrase).hex())
     print(f"Joined {known.name}. The log is {log.path}; nothing leaves it without your consent to a job.")
+    if not passphrase:
+        print("Without --passphrase, whoever made your invitation can compute your secret (docs/threats.md).")
 
 
 @client.command("import", epilog=_example("searchveil crowd client import places.sqlite --home me"))

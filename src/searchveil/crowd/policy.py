@@ -27,6 +27,11 @@ _COLLUSION = (
     "clients who lie can add shares of their own: s of them lower every threshold by up to s·d, where d is the number "
     "of artifacts per user"
 )
+_COMPUTATIONAL = "it holds against whoever cannot break the ciphers and pseudorandom functions used"
+_INVITATIONS = (
+    "whoever kept the members' invitations knows the coins of members without a pass-phrase, and it does not hold "
+    "against them"
+)
 
 
 @dataclass(frozen=True)
@@ -117,7 +122,7 @@ class Policy:
             delta=self.delta,
             proof=proof,
             unprotected=_SERVER_SEES,
-            caveats=(_COLLUSION, "it holds against whoever cannot break the ciphers and pseudorandom functions used"),
+            caveats=(_COLLUSION, _COMPUTATIONAL, *([_INVITATIONS] if self.name == "ST_u" else [])),
             trust="nobody" if self.name == "ST_u" else "server",
         )
 
