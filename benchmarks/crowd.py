@@ -84,7 +84,7 @@ def aggregate(number: int, k: int, artifacts: int) -> None:
     with tempfile.TemporaryDirectory() as folder:
         store = Store(str(Path(folder) / "server.sqlite"))
         policy = make_policy("FT_u", k=k)
-        job = Job("bench", "query", policy, 0, "", "", 0, 1)
+        job = Job("bench", "query", policy, 0, "", "", "", 0, 1)
         weights = 1 / np.arange(1, artifacts + 1)
         drawn = np.random.default_rng(1).choice(artifacts, number, p=weights / weights.sum())
         counts = np.bincount(drawn, minlength=artifacts)

@@ -32,7 +32,7 @@ EPSILON = log(10)
 
 
 def job(policy: Policy) -> Job:
-    return Job("experiment", "query", policy, 0, "", "", 0, 1)
+    return Job("experiment", "query", policy, 0, "", "", "", 0, 1)
 
 
 def released(users: Users, policy: Policy) -> dict[str, int]:

@@ -115,7 +115,7 @@ def test_a_community_from_the_command_line(tmp_path: Path, searchveil: Run) -> N
             assert [one["job"] for one in shown] == [job]
             assert "bank" not in json.dumps(shown)
             searchveil("crowd", "client", "consent", job[:8], "always", *member)
-            ran = json.loads(searchveil("crowd", "client", "run", *member, "--json"))["jobs"]
+            ran = json.loads(searchveil("crowd", "client", "run", *member, "--wait", 0, "--json"))["jobs"]
             assert ran[0]["reports"] == ran[0]["candidates"] == len(shown[0]["artifacts"])
         status = searchveil("crowd", "status", urls[0])
         assert "NOT differentially private" in status

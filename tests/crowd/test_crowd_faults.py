@@ -20,7 +20,7 @@ from searchveil.crowd.jobs import Job
 from searchveil.crowd.policy import make_policy
 from searchveil.crowd.report import SEALED_BYTES, dummy, make_report, primary_input, seal
 from searchveil.crowd.server import LATE
-from searchveil.crowd.store import ACCEPTED, EPOCH, REFUSED, RETRY, SPENT
+from searchveil.crowd.store import ACCEPTED, EPOCH, REFUSED, RETRY, SPENT, Store
 from searchveil.crypto import voprf
 from searchveil.errors import InputError
 
@@ -216,7 +216,7 @@ def test_bodies_of_any_other_size_are_refused(crowd: LocalCrowd) -> None:
 def test_a_report_wrapped_for_another_relay_is_refused(crowd: LocalCrowd) -> None:
     from searchveil.crypto import hpke
 
-    sealed = seal(dummy(), crowd.community.server_key, [(1, hpke.generate()[1])])
+    sealed = seal(dummy(bytes(16)), crowd.community.server_key, [(1, hpke.generate()[1])])
     answer = crowd.http.post("http://relay-1/reports/1", content=sealed)
     assert list(answer.content[:1]) == [REFUSED]
 
@@ -270,6 +270,75 @@ def test_an_epochs_key_is_destroyed_though_nobody_asks(crowd: LocalCrowd, monkey
     assert job.epoch not in numbers
     assert {job.epoch + 1, job.epoch + 2} <= numbers
     assert spent == []
+
+
+def where_it_is(home: Path, key: bytes) -> list[str]:
+    return [path.name for path in home.glob("randomness.sqlite*") if key in path.read_bytes()]
+
+
+def test_a_destroyed_key_does_not_survive_a_reader_or_a_killed_process(crowd: LocalCrowd) -> None:
+    """Neither in the file nor in its log of changes, once the key's time is over and nobody reads any more."""
+    import sqlite3
+
+    number = crowd.randomness.turn()
+    key, _ = crowd.randomness._keys(number)
+    over = (number + 1) * crowd.randomness.epoch_seconds + crowd.randomness.grace_seconds
+    reader = sqlite3.connect(crowd.home / "randomness.sqlite", isolation_level=None)
+    reader.execute("BEGIN")
+    reader.execute("SELECT count(*) FROM epoch").fetchone()
+    crowd.clock.now = over
+    crowd.randomness.turn()
+    assert where_it_is(crowd.home, key)  # the reader still needs it
+    # The process is killed here: what was not yet overwritten is found by the next one.
+    again = randomness.Randomness(
+        Store(str(crowd.home / "randomness.sqlite")), bytes(32), epoch_seconds=crowd.randomness.epoch_seconds
+    )
+    again.clock = crowd.clock
+    again.turn()
+    assert where_it_is(crowd.home, key)
+    reader.close()
+    again.turn()
+    assert not where_it_is(crowd.home, key)
+    again.store.close()
+
+
+@pytest.mark.parametrize("stage", ["begun", "evaluated", "made", "sent"])
+def test_what_is_deleted_is_not_sent_any_more(crowd: LocalCrowd, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
+    """Wherever the run was stopped; another search with the same text keeps it, and what was sent loses its text."""
+    job = crowd.job(make_policy("FT_u", k=2))
+    client = crowd.member("a", [Search("my secret", START), Search("Twice", START), Search("twice", START + 1)])
+    client.log.set_consent(job.id.hex(), "always")
+    client._begin(job)
+    if stage == "evaluated":
+        with monkeypatch.context() as patch:
+            patch.setattr("searchveil.crowd.client.make_report", kill)
+            with pytest.raises(Killed):
+                client._make_reports(job)
+    elif stage == "made":
+        client._make_reports(job)
+    elif stage == "sent":
+        client.run(job)
+    for text in ("secret", "Twice"):
+        assert client.log.delete(client.log.entries(text)[0].id) == 1
+    assert [row[1] for row in client.log.history()] == ["twice"]
+    assert client.run(job).reports == (2 if stage == "sent" else 1)
+    assert crowd.server.store.count_reports(job.id) == (2 if stage == "sent" else 1)
+    assert b"my secret" not in b"".join(path.read_bytes() for path in client.log.path.parent.iterdir())
+
+
+def kill(*given: object) -> None:
+    raise Killed
+
+
+def test_one_of_two_instances_deleted_leaves_one(crowd: LocalCrowd) -> None:
+    job = crowd.job(make_policy("FT_a", k=2), secondary_k=2)
+    client = crowd.member("a", [Search("X", START), Search("x", START), Search("x", START + 1)])
+    client.log.set_consent(job.id.hex(), "always")
+    client._begin(job)
+    client._make_reports(job)
+    assert client.log.delete(client.log.entries()[0].id) == 1
+    assert client.run(job).reports == 2
+    assert crowd.opened(job)["x"].spellings == {"x": 2}
 
 
 def test_pausing_refusing_and_deleting(crowd: LocalCrowd) -> None:

@@ -8,6 +8,7 @@ from local import START, LocalCrowd
 
 from searchveil.crowd.artifacts import Search
 from searchveil.crowd.choice import central
+from searchveil.crowd.jobs import Job
 from searchveil.crowd.policy import make_policy
 from searchveil.crowd.report import open_text, primary_input, secret_of, tag_of
 from searchveil.crypto import shamir, voprf
@@ -95,6 +96,31 @@ def test_two_devices_of_one_user_count_as_one(crowd: LocalCrowd) -> None:
     assert crowd.counts(job) == {"mine": 2}
 
 
+def test_a_member_has_one_secret_on_all_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Joined with the same invitation, with or without a pass-phrase; and a pass-phrase alone tells nothing."""
+    from searchveil.cli.crowd import client_join
+    from searchveil.crowd import client
+    from searchveil.crowd.config import Addresses, init
+    from searchveil.crowd.own_log import OwnLog
+
+    assert client.SCRYPT_N >= 2**17
+    monkeypatch.setattr(client, "SCRYPT_N", 2**4)  # the derivation is the same, only faster
+    init(tmp_path, "test", Addresses())
+
+    def joined(machine: str, invitation: str, passphrase: str = "") -> str | None:
+        client_join(tmp_path / "community.json", invitation, tmp_path / machine, passphrase)
+        log = OwnLog(tmp_path / machine / "log.sqlite")
+        secret = log.get("secret")
+        log.close()
+        return secret
+
+    mine, other = "00" * 16, "11" * 16
+    assert joined("laptop", mine) == joined("phone", mine)
+    assert joined("tablet", mine, "word") == joined("watch", mine, "word")
+    known = [joined("a", mine), joined("b", other), joined("c", mine, "word"), joined("d", other, "word")]
+    assert len(set(known)) == 4
+
+
 def test_two_devices_share_one_contribution_bound(crowd: LocalCrowd) -> None:
     job = crowd.job(make_policy("FT_u", k=2, per_user=3))
     invitation, secret = crowd.invite()[0], bytes(range(32))
@@ -152,6 +178,27 @@ def test_other_artifacts(crowd: LocalCrowd) -> None:
         for member in members:
             crowd.run(member, job)
         assert set(crowd.counts(job)) == texts
+
+
+def test_of_two_releases_at_once_one_is_refused(crowd: LocalCrowd, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Two would show two noisy counts for the price of one."""
+    from searchveil.crowd import aggregate
+
+    job = crowd.job(make_policy("DP_u", k=2, epsilon=5, delta=0.01))
+    store, plan_of, opened = crowd.server.store, aggregate.plan_of, []
+
+    def meanwhile(one: Job) -> object:
+        monkeypatch.setattr(aggregate, "plan_of", plan_of)
+        aggregate.release_job(store, job, crowd.home / "first")
+        monkeypatch.setattr(aggregate, "open_reports", lambda *given: opened.append(given))
+        return plan_of(one)
+
+    monkeypatch.setattr(aggregate, "plan_of", meanwhile)
+    with pytest.raises(InputError, match="has been released"):
+        aggregate.release_job(store, job, crowd.home / "second")
+    assert (crowd.home / "first" / "guarantee.json").exists()
+    assert not (crowd.home / "second").exists()
+    assert opened == []
 
 
 def test_a_corrupt_share_is_harmless(crowd: LocalCrowd) -> None:

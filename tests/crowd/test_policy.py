@@ -72,9 +72,33 @@ def test_st_u_takes_the_smallest_threshold_and_allows_for_liars() -> None:
         replace(make_policy("ST_u", epsilon=1, delta=1e-6), p=0.2).check()
 
 
+def test_a_liar_counts_with_all_its_tokens() -> None:
+    """Nothing ties a member's d tokens to different artifacts, so two liars of d = 3 are six shares."""
+    alone = make_policy("ST_u", epsilon=1, delta=1e-6, per_user=3)
+    made = make_policy("ST_u", epsilon=1, delta=1e-6, per_user=3, colluding=2)
+    assert made.k == alone.k + 6
+    with pytest.raises(InputError, match="has delta"):
+        replace(made, k=made.k - 1).check()
+    assert "up to s·d" in " ".join(made.guarantee().caveats)
+
+
+@pytest.mark.parametrize("colluding", [-6, 0.5])
+def test_a_number_of_liars_that_is_none_is_refused_by_clients_too(colluding: int) -> None:
+    """A negative one would let k = 2 claim a δ of 1e-6."""
+    honest = make_policy("ST_u", epsilon=1, delta=1e-6)
+    weak = replace(honest, k=2, colluding=colluding)
+    text = replace(job(), policy=weak).text
+    document = json.dumps({"job": text, "signature": KEY.sign(b"searchveil crowd job v1\n" + text.encode()).hex()})
+    with pytest.raises(InputError, match="colluding"):
+        read_job(document, SIGNER)
+    with pytest.raises(InputError, match="colluding"):
+        make_policy("ST_u", epsilon=1, delta=1e-6, colluding=colluding)
+
+
 def test_guarantees_say_who_is_trusted() -> None:
     st, dp = make_policy("ST_u", epsilon=1, delta=1e-6), make_policy("DP_u", epsilon=1, delta=1e-6)
     assert (st.guarantee().trust, dp.guarantee().trust) == ("nobody", "server")
+    assert any("invitations" in one for one in st.guarantee().caveats)
     assert make_policy("FT_u").guarantee().notion == "none"
 
 
@@ -94,6 +118,7 @@ def test_every_promise_has_its_proof(name: str) -> None:
         ({"name": "FT_u", "epsilon": 1.0}, "promises no epsilon"),
         ({"name": "DP_u", "p": 0.1, "epsilon": 1.0, "delta": 1e-6}, "only ST_u samples"),
         ({"name": "FT_u", "k": 1}, "k ≥ 2"),
+        ({"name": "DP_u", "colluding": 1, "epsilon": 1.0, "delta": 1e-6}, "only ST_u allows"),
     ],
 )
 def test_wrong_numbers_are_refused(given: dict[str, object], problem: str) -> None:
@@ -105,7 +130,7 @@ def test_wrong_numbers_are_refused(given: dict[str, object], problem: str) -> No
 
 
 def job(policy: Policy | None = None, **changes: object) -> Job:
-    made = Job("club", "query", policy or make_policy("ST_u", epsilon=1, delta=1e-6), 3, "aa", "bb", 100, 200)
+    made = Job("club", "query", policy or make_policy("ST_u", epsilon=1, delta=1e-6), 3, "aa", "cc", "bb", 100, 200)
     return replace(made, **changes)  # type: ignore[arg-type]
 
 
@@ -151,6 +176,14 @@ def test_the_words_name_every_number() -> None:
     assert "0.000001" in words or "1e-06" in words or "1e-6" in words
     noisy = make_policy("DP_u", k=5, epsilon=1, delta=1e-6)
     assert str(noisy.threshold) in job(noisy).words()["public"]
+
+
+def test_the_words_speak_of_people_only_where_people_count() -> None:
+    """Under FT_a one person's repetitions open an artifact and its spelling."""
+    words = job(make_policy("FT_a"), secondary_k=2).words()
+    assert "2 searches have it typed in the same way" in words["public"]
+    assert "people" not in " ".join(words.values())
+    assert "2 people typed it" in job(make_policy("FT_u"), secondary_k=2).words()["public"]
 
 
 def test_spellings_are_for_fixed_thresholds_alone() -> None:

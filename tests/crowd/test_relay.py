@@ -8,10 +8,13 @@ import pytest
 from local import LocalCrowd
 from starlette.exceptions import HTTPException
 
+from searchveil.crowd import relay as module
 from searchveil.crowd import web
+from searchveil.crowd.choice import sends
 from searchveil.crowd.policy import make_policy
 from searchveil.crowd.relay import ANSWER_BYTES, Relay, relay_app
 from searchveil.crowd.report import SEALED_BYTES, dummy, receipt, seal
+from searchveil.crowd.store import RETRY
 from searchveil.crypto import hpke
 
 
@@ -26,7 +29,7 @@ def test_reports_of_several_senders_leave_together_in_another_order() -> None:
         opened = [hpke.unseal(server_private, b"searchveil crowd report v1", b"", blob) for blob in blobs]
         return httpx.Response(200, content=b"".join(b"\0" + receipt(one) for one in opened))
 
-    reports = [[dummy() for _ in range(20)] for _ in range(3)]
+    reports = [[dummy(bytes(16)) for _ in range(20)] for _ in range(3)]
 
     async def play() -> list[bytes]:
         relay = Relay(
@@ -64,6 +67,84 @@ def test_a_member_whose_coins_all_show_tails_sends_as_much_as_others(crowd: Loca
     sizes = [len(body) for host, _, body in crowd.network.seen[before:] if host == "relay-1"]
     assert sizes == [8 * (SEALED_BYTES + 49)]
     assert crowd.server.store.count_reports(job.id) == 0
+
+
+def test_the_randomness_server_is_asked_the_same_whatever_the_coins_show(crowd: LocalCrowd) -> None:
+    """It knows by name who fetches tokens: their number, and that of evaluations, must not follow the coins."""
+    seen: dict[int, list[tuple[str, str, int]]] = {}
+    for heads, p in ((0, 1e-9), (1, 0.5)):
+        job = crowd.job(make_policy("ST_u", epsilon=1, delta=1e-6, p=p))
+        secret = next(one for one in (bytes([i]) * 32 for i in range(256)) if sends(job, one, "x") == bool(heads))
+        before = len(crowd.network.seen)
+        assert crowd.run(crowd.member(str(heads), ["x"], secret=secret), job).reports == heads
+        seen[heads] = [
+            (host, path.replace(job.id.hex(), "JOB"), len(body)) for host, path, body in crowd.network.seen[before:]
+        ]
+    assert seen[0] == seen[1]
+    (asked,) = [size for _, path, size in seen[0] if path.startswith("/evaluate")]
+    assert asked == 96 + 64 * 32
+
+
+def test_a_connection_that_has_seen_a_credential_is_not_used_again(crowd: LocalCrowd) -> None:
+    job = crowd.job(make_policy("FT_u", k=2))
+    requests: list[httpx.Request] = []
+    client = crowd.member("a", ["x"])
+    client.http = httpx.Client(transport=crowd.network, event_hooks={"request": [requests.append]})
+    crowd.run(client, job)
+    client.http.close()
+    named = [one for one in requests if "authorization" in one.headers]
+    assert len(named) == 3
+    assert {one.headers["connection"] for one in named} == {"close"}
+    assert all("close" not in one.headers["connection"] for one in requests if one not in named)
+
+
+def test_reports_on_their_way_count_as_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A next hop that hangs must not let a relay hold more and more; once it has answered, there is room again."""
+    monkeypatch.setattr(module, "MOST_WAITING", 100)
+    private, public = hpke.generate()
+    body = b"".join(seal(dummy(bytes(16)), hpke.generate()[1], [(1, public)]) for _ in range(40))
+
+    async def play() -> tuple[list[object], int]:
+        answered = asyncio.Event()
+
+        async def hanging(request: httpx.Request) -> httpx.Response:
+            await answered.wait()
+            return httpx.Response(503)
+
+        relay = Relay(private, {0: "http://server"}, hold_seconds=60, at_least=20)
+        async with httpx.AsyncClient(transport=httpx.MockTransport(hanging)) as relay.client:
+            asked = [asyncio.create_task(relay.take(1, body)) for _ in range(5)]
+            while relay.held < 80 or relay.waiting or sum(one.done() for one in asked) < 3:
+                await asyncio.sleep(0.001)
+            answered.set()
+            return await asyncio.gather(*asked, return_exceptions=True), relay.held
+
+    answers, held = asyncio.run(asyncio.wait_for(play(), 20))
+    refused = [one for one in answers if isinstance(one, HTTPException)]
+    assert [one.status_code for one in refused] == [503] * 3
+    assert {one[::ANSWER_BYTES] for one in answers if isinstance(one, bytes)} == {bytes([RETRY]) * 40}
+    assert held == 0
+
+
+def test_a_client_waits_between_its_tokens_and_its_reports(crowd: LocalCrowd, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Another time for each run; a run that goes on later does not wait again."""
+    waits: list[tuple[float, list[str]]] = []
+    job = crowd.job(make_policy("FT_u", k=2))
+    monkeypatch.setattr(
+        "searchveil.crowd.client.time.sleep",
+        lambda seconds: waits.append((seconds, [path for _, path, _ in crowd.network.seen])),
+    )
+    for name in "abc":
+        client = crowd.member(name, ["x"])
+        client.longest_wait = 1000.0
+        crowd.network.seen.clear()
+        crowd.run(client, job)
+        crowd.run(client, job)
+    assert len({seconds for seconds, _ in waits}) == len(waits) == 3
+    assert all(0 <= seconds <= 1000 for seconds, _ in waits)
+    for _, paths in waits:
+        assert any(path.startswith("/tokens") for path in paths)
+        assert not any(path.startswith("/reports") for path in paths)
 
 
 def test_a_relay_leaves_no_file(crowd: LocalCrowd) -> None:

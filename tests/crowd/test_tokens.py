@@ -130,14 +130,43 @@ def test_the_servers_credential_is_of_no_use_at_the_randomness_server(crowd: Loc
 
 def test_dummies_are_taken_and_count_nowhere(crowd: LocalCrowd) -> None:
     job = crowd.job(make_policy("FT_u", k=2))
-    assert post(crowd, [dummy(), dummy()]) == [ACCEPTED, ACCEPTED]
+    assert post(crowd, [dummy(job.id), dummy(job.id)]) == [ACCEPTED, ACCEPTED]
     assert crowd.server.store.count_reports(job.id) == 0
+
+
+def test_a_relay_that_sends_again_does_not_learn_which_reports_are_true(crowd: LocalCrowd) -> None:
+    """While the job is open all are taken; after its end all are refused, dummies like the others."""
+    job = crowd.job(make_policy("FT_u", k=2))
+    crowd.run(crowd.member("a", ["x", "y", "z"]), job)
+    bodies = [body for host, path, body in crowd.network.seen if (host, path) == ("server", "/reports/0")]
+
+    def answers() -> set[int]:
+        again = [crowd.http.post("http://server/reports/0", content=body).content for body in bodies]
+        return {status for one in again for status in one[::ANSWER_BYTES]}
+
+    assert answers() == {ACCEPTED}
+    crowd.server.store.close_job(job.id)
+    assert answers() == {REFUSED}
 
 
 def test_a_client_without_a_valid_invitation_is_told(crowd: LocalCrowd) -> None:
     job = crowd.job(make_policy("FT_u", k=2))
     with pytest.raises(CrowdError, match="no member"):
         crowd.run(crowd.member("stranger", ["a"], invitation=new_invitation()), job)
+
+
+def test_tokens_under_another_key_than_the_jobs_are_found_out(crowd: LocalCrowd) -> None:
+    """A token key for one victim alone would mark this victim's evaluations."""
+    import sqlite3
+
+    job = crowd.job(make_policy("FT_u", k=2))
+    private = voprf.generate()
+    with sqlite3.connect(crowd.home / "randomness.sqlite") as file:
+        changed = (private, voprf.public_of(private), job.epoch)
+        file.execute("UPDATE epoch SET token_private = ?, token_public = ? WHERE number = ?", changed)
+    file.close()
+    with pytest.raises(CrowdError, match="other keys"):
+        crowd.run(crowd.member("victim", ["a"]), job)
 
 
 def test_a_randomness_server_with_another_key_is_found_out(crowd: LocalCrowd) -> None:

@@ -10,6 +10,8 @@ from pathlib import Path
 from typing import Any
 
 from searchveil.crowd.artifacts import normal
+from searchveil.crowd.client import user_secret
+from searchveil.crowd.config import Community
 from searchveil.crowd.jobs import Job
 from searchveil.crowd.policy import Policy
 from searchveil.crowd.report import (
@@ -91,6 +93,7 @@ def make() -> dict[str, Any]:
             policy,
             2_975,
             voprf.public_of(oprf).hex(),
+            voprf.public_of(voprf.derive_key(bytes_of("randomness token seed"), b"vectors")).hex(),
             voprf.public_of(token_key).hex(),
             1_799_900_000,
             1_799_990_000,
@@ -101,6 +104,7 @@ def make() -> dict[str, Any]:
         made = [vector(job, typed, user, oprf, token_key) for user in users for typed in texts]
         sets.append({"document": job.sign(signer), "job": job.id.hex(), "reports": made})
     invitation = "00112233445566778899aabbccddeeff"
+    community = Community("vectors", "", b"", bytes_of("community's signer"), "", b"", ())
     return {
         "keys": {
             "oprf_private": oprf.hex(),
@@ -117,6 +121,9 @@ def make() -> dict[str, Any]:
             "invitation": invitation,
             **{program: credential(invitation, program) for program in ("server", "randomness")},
             "listed": {program: member_of(credential(invitation, program)) for program in ("server", "randomness")},
+            "signer": community.signer.hex(),
+            "passphrase": "Zürich 1291",
+            "user_secret": user_secret(community, invitation, "Zürich 1291").hex(),
         },
         "sets": sets,
     }

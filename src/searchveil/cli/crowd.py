@@ -38,7 +38,7 @@ PerUser = Annotated[int | None, typer.Option(help="Artifacts of a member, d.")]
 Chance = Annotated[float | None, typer.Option("--p", help="ST_u: with which probability an artifact is sent.")]
 Epsilon = Annotated[float | None, typer.Option(help="ε of ST_u, DP_u and DP_a.")]
 Delta = Annotated[float | None, typer.Option(help="δ of ST_u, DP_u and DP_a.")]
-Colluding = Annotated[int, typer.Option(help="ST_u: lying clients that the threshold allows for.")]
+Colluding = Annotated[int, typer.Option(min=0, help="ST_u: lying clients that the threshold allows for.")]
 SecondaryK = Annotated[int | None, typer.Option(help="FT_u, FT_a: send spellings too; so many must share one.")]
 
 
@@ -290,13 +290,11 @@ def client_join(
     invitation: Annotated[str, typer.Option(help="Your own; nobody else may have it.")],
     home: Home,
     passphrase: Annotated[
-        str | None,
-        typer.Option(help="The same on all your machines makes them count as one.", prompt=False),
-    ] = None,
+        str,
+        typer.Option(help="Type the same on all your machines; hides your secret from who invited you.", prompt=False),
+    ] = "",
 ) -> None:
     """Become a member on this machine."""
-    import os
-
     from searchveil.crowd.client import user_secret
     from searchveil.crowd.config import Community
 
@@ -304,8 +302,10 @@ def client_join(
     log = _open(home)
     log.set("community", known.to_json())
     log.set("invitation", invitation)
-    log.set("secret", (os.urandom(32) if passphrase is None else user_secret(passphrase, known)).hex())
+    log.set("secret", user_secret(known, invitation, passphrase).hex())
     print(f"Joined {known.name}. The log is {log.path}; nothing leaves it without your consent to a job.")
+    if not passphrase:
+        print("Without --passphrase, whoever made your invitation can compute your secret (docs/threats.md).")
 
 
 @client.command("import", epilog=_example("searchveil crowd client import places.sqlite --home me"))
@@ -432,6 +432,10 @@ def client_consent(
 def client_run(
     home: Home,
     name: Annotated[str | None, typer.Option("--job", help="One job; all with consent if left out.")] = None,
+    wait: Annotated[
+        float,
+        typer.Option(help="Seconds at most, drawn at random, between fetching tokens and sending.", min=0),
+    ] = 60,
     json: Json = False,
 ) -> None:
     """Send what the jobs ask for that you agreed to. Stopped, it goes on where it was, and sends nothing twice."""
@@ -440,7 +444,10 @@ def client_run(
     member = _member(home)
     chosen = [_one_job(member, name)] if name is not None else member.jobs()
     agreed = [one for one in chosen if name is not None or member.log.consent(one.id.hex()) == "always"]
-    done = [{"job": one.id.hex(), **asdict(member.run(one))} for one in agreed]
+    member.longest_wait = wait
+    with show.steps() as step:
+        step(f"sending, after up to {wait:g} seconds of waiting for each job")
+        done = [{"job": one.id.hex(), **asdict(member.run(one))} for one in agreed]
     if json:
         show.print_json({"jobs": done})
         return

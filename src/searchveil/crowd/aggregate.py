@@ -112,7 +112,7 @@ def _texts(store: Store, job: Job, waiting: Sequence[tuple[bytes, _Group, list[b
 
 
 def _spellings(store: Store, job: Job, secret: bytes, group: _Group, true: Sequence[bool]) -> dict[str, int]:
-    """The spellings that enough people typed in the same way; each has a secret of its own."""
+    """The spellings of which enough true shares came, typed in the same way; each has a secret of its own."""
     assert job.secondary_k is not None
     fields = store.fields(group.tokens)
     found: dict[tuple[bytes, bytes], list[tuple[int, int]]] = {}
@@ -171,7 +171,8 @@ def release_job(
 ) -> tuple[Release, int]:
     """Close a job, open what can be opened and write the release folder; how many were opened. Once for each job.
 
-    The release is recorded before the noise is drawn: a crash may waste it, and can never draw other noise for it.
+    The release is claimed before anything is opened: a crash may waste it, and can never draw other noise for it. Who
+    loses a race for it has paid its ledger in vain.
     """
     known = {one.id: one for one in store.jobs()}
     if known[job.id].release is not None:
@@ -181,7 +182,7 @@ def release_job(
         entry = None
         if ledger is not None:
             entry = ledger.reserve(plan.guarantee, method=plan.method, item=plan.item, parameters=plan.parameters)
-        store.set_release(job.id, str(out))
+        store.claim_release(job.id, str(out))
         store.close_job(job.id)
         progress("opening what enough people share")
         opened = list(open_reports(store, job))

@@ -14,7 +14,7 @@ from typing import Any
 
 import httpx
 
-from searchveil.crowd.artifacts import LONGEST, Artifact
+from searchveil.crowd.artifacts import Artifact
 from searchveil.crowd.choice import candidates, sends
 from searchveil.crowd.config import Community
 from searchveil.crowd.jobs import Job, read_job
@@ -38,16 +38,20 @@ from searchveil.errors import InputError
 
 ROUNDED_TO = 8  # reports of a run, dummies included: their number shows little
 TRIES = 5
+SCRYPT_N = 2**17  # 128 MiB and some tenths of a second for each guess of a pass-phrase
 
 
 class CrowdError(InputError):
     """A program of the community that cannot be reached, or refuses."""
 
 
-def user_secret(passphrase: str, community: Community) -> bytes:
-    """The same on all machines of a user who types the same pass-phrase."""
-    salt = b"searchveil crowd user v1" + community.signer
-    return hashlib.scrypt(passphrase.encode(), salt=salt, n=2**14, r=8, p=1, dklen=32)
+def user_secret(community: Community, invitation: str, passphrase: str = "") -> bytes:
+    """The same on all machines of a member: it follows from the invitation, and from the pass-phrase if there is one.
+
+    The invitation's 128 bits are in the salt, so only who has the invitation can try pass-phrases.
+    """
+    salt = b"searchveil crowd user v2" + community.signer + invitation.encode()
+    return hashlib.scrypt(passphrase.encode(), salt=salt, n=SCRYPT_N, r=8, p=1, maxmem=2**28, dklen=32)
 
 
 @dataclass(frozen=True)
@@ -73,9 +77,10 @@ class Client:
         http: httpx.Client | None = None,
         clock: Callable[[], float] = time.time,
         patience: float = 0.2,
+        longest_wait: float = 0,
     ) -> None:
         self.log, self.community, self.secret, self.clock = log, community, secret, clock
-        self.invitation, self.patience = invitation, patience
+        self.invitation, self.patience, self.longest_wait = invitation, patience, longest_wait
         self.http = http or httpx.Client(timeout=120)
 
     # --- jobs ---
@@ -100,8 +105,12 @@ class Client:
             raise InputError(f"no consent to job {name}; read it, then answer always")
         if self.log.file.execute("SELECT 1 FROM run WHERE job = ?", (name,)).fetchone() is None:
             self._begin(job)
-        if self._make_reports(job) == 0:
-            self._send_once([])  # whether the coins let anything through stays hidden on the way
+        made = self._make_reports(job)
+        if made is not None:  # the server knows who has just fetched tokens
+            longest = min(self.longest_wait, max(0.0, job.expires - self.clock()))
+            time.sleep(SystemRandom().uniform(0, longest))
+        if made == 0:
+            self._send_once(job, [])  # whether the coins let anything through stays hidden on the way
         refused = self._send(job)
         count = self.log.file.execute(
             "SELECT count(*), coalesce(sum(sent), 0) FROM outbox WHERE job = ?", (name,)
@@ -114,16 +123,18 @@ class Client:
         left = self._get(f"{self.community.server}/tokens/{name}", credential(self.invitation, "server"))["left"]
         chosen = self.candidates(job)[0][:left]
         heads = [sends(job, self.secret, one.text) for one in chosen]
-        inputs = sum(heads) * (1 if job.secondary_k is None else 2)
+        # Whatever the coins show: who hands out these tokens knows the member by name.
+        inputs = len(chosen) * (1 if job.secondary_k is None else 2)
         report_tokens = Request.fresh(len(chosen))
         randomness_tokens = Request.fresh(-(-inputs // BATCH))
         with self.log.transaction() as file:
             file.execute(
                 "INSERT INTO run VALUES (?, ?, ?, 0)", (name, report_tokens.to_text(), randomness_tokens.to_text())
             )
+            file.execute("INSERT OR REPLACE INTO job VALUES (?, ?)", (name, job.text))
             file.executemany(
                 "INSERT INTO outbox (job, artifact, typed, heads) VALUES (?, ?, ?, ?)",
-                [(name, one.text, one.typed, int(head)) for one, head in zip(chosen, heads, strict=True)],
+                [(name, one.text, job.spelling(one.typed), int(head)) for one, head in zip(chosen, heads, strict=True)],
             )
 
     def _make_reports(self, job: Job) -> int | None:
@@ -138,17 +149,17 @@ class Client:
             "SELECT report_tokens, randomness_tokens FROM run WHERE job = ?", (name,)
         ).fetchone()
         tokens = self._tokens(f"{self.community.server}/tokens/{name}", "server", asked[0], job.token_key)
-        sending = [(row, token) for row, token in zip(rows, tokens, strict=True) if row[3]]
-        texts = [(row[1], row[2] if len(row[2].encode()) <= LONGEST else "") for row, _ in sending]
-        outputs = self._outputs(job, texts, asked[1])
+        outputs = self._outputs(job, [(text, typed) for _, text, typed, _ in rows], asked[1])
         made = []
-        for ((id, _, _, _), token), (text, typed), found in zip(sending, texts, outputs, strict=True):
+        for (id, text, typed, heads), token, found in zip(rows, tokens, outputs, strict=True):
+            if not heads:
+                continue
             x = fresh_number() if job.policy.per_artifact else share_number(self.secret, job.id, text)
             spelling = None if job.secondary_k is None else (typed, found[1], job.secondary_k)
             report = make_report(job.id, text, found[0], job.policy.k, x, token, spelling)
             made.append((report.to_bytes(), id))
         with self.log.transaction() as file:
-            file.executemany("UPDATE outbox SET report = ? WHERE id = ?", made)
+            file.executemany("UPDATE outbox SET report = ? WHERE id = ? AND heads", made)  # deleted ones are not
             file.execute("UPDATE run SET done = 1, report_tokens = '', randomness_tokens = '' WHERE job = ?", (name,))
         return len(made)
 
@@ -160,7 +171,10 @@ class Client:
         return request.tokens(bytes.fromhex(key), answer)
 
     def _outputs(self, job: Job, texts: Sequence[tuple[str, str]], asked: str) -> list[list[bytes]]:
-        """The randomness server's output for each artifact and, where the job wants them, for its spelling."""
+        """The randomness server's output for each artifact and, where the job wants them, for its spelling.
+
+        It is asked about all artifacts, also those that the coins keep back, and always in full batches.
+        """
         inputs = [
             one
             for text, typed in texts
@@ -174,19 +188,20 @@ class Client:
             return []
         listed = read_epochs(self._get(f"{self.community.randomness}/epochs"), self.community.randomness_signer)
         epoch = listed.get(str(job.epoch))
-        if epoch is None or epoch["oprf"] != job.randomness_key:
-            raise CrowdError("the job names another randomness key than the randomness server; nothing was sent")
+        if epoch is None or (epoch["oprf"], epoch["token"]) != (job.randomness_key, job.randomness_token_key):
+            raise CrowdError("the job names other keys than the randomness server; nothing was sent")
         tokens = self._tokens(f"{self.community.randomness}/tokens/{job.epoch}", "randomness", asked, epoch["token"])
         outputs: list[bytes] = []
         for token, start in zip(tokens, range(0, len(inputs), BATCH), strict=True):
             some = inputs[start : start + BATCH]
-            outputs += self._evaluate(job, token, some)
+            outputs += self._evaluate(job, token, some + [b""] * (BATCH - len(some)))[: len(some)]
         per = 1 if job.secondary_k is None else 2
         return [outputs[i : i + per] for i in range(0, len(outputs), per)]
 
     def _evaluate(self, job: Job, token: bytes, inputs: Sequence[bytes]) -> list[bytes]:
         # The blinds follow from the user's secret and the token, so that a run that was stopped asks the same question
-        # with it. The token alone must not tell them: the randomness server sees it.
+        # with it. The token alone must not tell them: the randomness server sees it. Each blind is another one, so that
+        # what fills a batch up looks like the rest.
         blinded = [voprf.blind(one, self._blind(token, i)) for i, one in enumerate(inputs)]
         body = token + b"".join(one.element for one in blinded)
         answer = self._post(f"{self.community.randomness}/evaluate/{job.epoch}", body)
@@ -210,16 +225,16 @@ class Client:
                 break
             if attempt:
                 time.sleep(self.patience * 2**attempt)
-            refused |= self._send_once(waiting)
+            refused |= self._send_once(job, waiting)
         else:
             raise CrowdError("the relays or the server cannot be reached; run again later, nothing is lost")
         return len(refused)
 
-    def _send_once(self, waiting: Sequence[tuple[int, bytes]]) -> set[int]:
+    def _send_once(self, job: Job, waiting: Sequence[tuple[int, bytes]]) -> set[int]:
         """Reports with dummies among them, over a way of its own each time. Those that were refused for good."""
         draw = SystemRandom()
         mixed: list[tuple[int | None, bytes]] = [*waiting]
-        mixed += [(None, dummy()) for _ in range(-len(waiting) % ROUNDED_TO if waiting else ROUNDED_TO)]
+        mixed += [(None, dummy(job.id)) for _ in range(-len(waiting) % ROUNDED_TO if waiting else ROUNDED_TO)]
         draw.shuffle(mixed)
         way = draw.sample(self.community.relays, self.community.hops)
         keys = [(one.number, one.key) for one in way]
@@ -274,7 +289,8 @@ class Client:
 
 
 def _authorization(shown: str | None) -> dict[str, str]:
-    return {} if shown is None else {"Authorization": f"Bearer {shown}"}
+    """A connection on which a member has shown a credential is used for nothing else."""
+    return {} if shown is None else {"Authorization": f"Bearer {shown}", "Connection": "close"}
 
 
 def _said(answer: httpx.Response) -> str:

@@ -10,7 +10,7 @@ from typing import Any
 from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
-from searchveil.crowd.artifacts import kind_named
+from searchveil.crowd.artifacts import LONGEST, kind_named
 from searchveil.crowd.policy import MOST_REPORTS, Policy
 from searchveil.errors import InputError, shortest
 
@@ -32,10 +32,13 @@ class Job:
     policy: Policy
     epoch: int  # whose randomness key the artifacts' keys come from
     randomness_key: str
+    randomness_token_key: str  # of the tokens that pay for evaluations: the same for all members
     token_key: str  # of the tokens that reports carry
     opens: int
     expires: int
-    secondary_k: int | None = None  # so many must have typed the same spelling; None: spellings are not sent
+    secondary_k: int | None = (
+        None  # so many people (FT_a: searches) must share a spelling; None: spellings are not sent
+    )
     domains: bool = False  # urls are cut to their domain
     recent: bool = False  # under a contribution bound: the last d artifacts instead of the first
 
@@ -60,6 +63,10 @@ class Job:
     def id(self) -> bytes:
         return hashlib.sha256(_PURPOSE + self.text.encode()).digest()[:ID_BYTES]
 
+    def spelling(self, typed: str) -> str:
+        """What is kept of an artifact as it was typed: nothing, unless the job asks for it and a report has room."""
+        return typed if self.secondary_k is not None and len(typed.encode()) <= LONGEST else ""
+
     def words(self) -> dict[str, str]:
         """In plain words: what leaves the machine, what may become public, what is promised."""
         policy, kind = self.policy, kind_named(self.artifact)
@@ -79,8 +86,11 @@ class Job:
                 "with that noisy number."
             )
         if self.secondary_k is not None:
-            public += f" A spelling becomes readable only when {self.secondary_k} people typed it in the same way."
+            typed = "searches have it typed" if policy.per_artifact else "people typed it"
+            public += f" A spelling becomes readable only when {self.secondary_k} {typed} in the same way."
         promise = "No differential privacy: people who know k − 1 of the senders can tell whether you are the k-th."
+        if policy.per_artifact:
+            promise = "No differential privacy, and your searches alone are enough if you repeat one often enough."
         if policy.is_private:
             promise = (
                 f"Whether you take part changes the odds of any published result by a factor of at most e^"

@@ -4,13 +4,16 @@ import os
 import shutil
 import sqlite3
 import tempfile
+from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
 from pathlib import Path
 from typing import Literal, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
-from searchveil.crowd.artifacts import Search
+from searchveil.crowd.artifacts import Search, kind_named
+from searchveil.crowd.jobs import Job, JobError
+from searchveil.crowd.tokens import Request
 from searchveil.errors import InputError
 
 Answer = Literal["always", "ask", "never"]
@@ -21,6 +24,7 @@ CREATE TABLE IF NOT EXISTS search (
     UNIQUE (query, time, url, rank));
 CREATE TABLE IF NOT EXISTS setting (name TEXT PRIMARY KEY, value TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS consent (job TEXT PRIMARY KEY, answer TEXT NOT NULL);
+CREATE TABLE IF NOT EXISTS job (id TEXT PRIMARY KEY, document TEXT NOT NULL);
 CREATE TABLE IF NOT EXISTS run (
     job TEXT PRIMARY KEY, report_tokens TEXT NOT NULL, randomness_tokens TEXT NOT NULL, done INTEGER NOT NULL);
 CREATE TABLE IF NOT EXISTS outbox (
@@ -124,12 +128,51 @@ class OwnLog:
 
     def delete(self, id: int | None) -> int:
         """One entry, or all of them with None, along with what waits to be sent; how many went."""
-        if id is None:
-            with self.transaction() as file:
+        with self.transaction() as file:
+            if id is None:
                 file.execute("DELETE FROM outbox")
                 file.execute("UPDATE run SET done = 1, report_tokens = '', randomness_tokens = ''")
-                return file.execute("DELETE FROM search").rowcount
-        return self.file.execute("DELETE FROM search WHERE id = ?", (id,)).rowcount
+                gone = file.execute("DELETE FROM search").rowcount
+            else:
+                gone = file.execute("DELETE FROM search WHERE id = ?", (id,)).rowcount
+                for (job,) in file.execute("SELECT job FROM run").fetchall():
+                    self._withdraw(file, job)
+        self.file.execute("PRAGMA wal_checkpoint(TRUNCATE)")  # the log of changes would keep it
+        return gone
+
+    def _withdraw(self, file: sqlite3.Connection, job: str) -> None:
+        """Take out of a job's outbox what the searches that are left do not give; what was sent loses its text."""
+        left, repeats = self._given(file, job)
+        done, asked = file.execute("SELECT done, randomness_tokens FROM run WHERE job = ?", (job,)).fetchone()
+        rows = file.execute(
+            "SELECT id, artifact, typed, sent FROM outbox WHERE job = ? AND artifact != '' ORDER BY sent DESC, id",
+            (job,),
+        ).fetchall()
+        gone = []
+        for id, text, typed, sent in rows:
+            if left[text, typed] <= 0:
+                gone.append((id, sent))
+            elif repeats:
+                left[text, typed] -= 1
+        for id, sent in gone:
+            if done and not sent:
+                file.execute("DELETE FROM outbox WHERE id = ?", (id,))
+            else:  # before its reports are made, a run has a token for each row
+                blank = "UPDATE outbox SET artifact = '', typed = '', report = NULL, heads = ? WHERE id = ?"
+                file.execute(blank, (sent, id))
+        if gone and not done:  # these tokens may have been spent on the old questions
+            fresh = Request.fresh(len(Request.from_text(asked).nonces)).to_text()
+            file.execute("UPDATE run SET randomness_tokens = ? WHERE job = ?", (fresh, job))
+
+    def _given(self, file: sqlite3.Connection, name: str) -> tuple[Counter[tuple[str, str]], bool]:
+        """What a job takes from the searches that are there, and whether it counts repetitions."""
+        row = file.execute("SELECT document FROM job WHERE id = ?", (name,)).fetchone()
+        try:
+            job = Job.from_text("" if row is None else row[0])
+        except JobError:  # of another version: nothing of it is sent any more
+            return Counter(), False
+        found = kind_named(job.artifact).extract(self.searches(), job.domains)
+        return Counter((one.text, job.spelling(one.typed)) for one in found), job.policy.per_artifact
 
     # --- consent ---
 
@@ -143,8 +186,8 @@ class OwnLog:
         self.file.execute("INSERT OR REPLACE INTO consent VALUES (?, ?)", (job, answer))
 
     def history(self) -> list[tuple[str, str, bool]]:
-        """(job, artifact, whether it has arrived) of all that was sent."""
-        rows = self.file.execute("SELECT job, artifact, sent FROM outbox WHERE heads ORDER BY id")
+        """(job, artifact, whether it has arrived) of all that was sent, but for what was deleted since."""
+        rows = self.file.execute("SELECT job, artifact, sent FROM outbox WHERE heads AND artifact != '' ORDER BY id")
         return [(row[0], row[1], bool(row[2])) for row in rows]
 
 

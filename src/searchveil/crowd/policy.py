@@ -20,9 +20,18 @@ DEFAULT_K = 5  # as in the paper's pilot
 
 _SERVER_SEES = (
     "the server sees the exact counts of all that it opens, and the sizes of all groups of reports that stay closed",
+    "the server sees who fetches tokens when, and may tell by the time who sent a report",
     "whoever can query the randomness server can test guesses, as often as its limits allow",
 )
-_COLLUSION = "clients who lie can add shares of their own: s of them lower every threshold by s"
+_COLLUSION = (
+    "clients who lie can add shares of their own: s of them lower every threshold by up to s·d, where d is the number "
+    "of artifacts per user"
+)
+_COMPUTATIONAL = "it holds against whoever cannot break the ciphers and pseudorandom functions used"
+_INVITATIONS = (
+    "whoever kept the members' invitations knows the coins of members without a pass-phrase, and it does not hold "
+    "against them"
+)
 
 
 @dataclass(frozen=True)
@@ -36,7 +45,7 @@ class Policy:
     epsilon: float | None = None
     delta: float | None = None
     threshold: int = 0  # DP_a, DP_u: T, which the noisy count must reach
-    colluding: int = 0  # ST_u: s, so many lying clients are allowed for
+    colluding: int = 0  # ST_u: s, so many lying clients are allowed for, each with all its d tokens
 
     @property
     def per_artifact(self) -> bool:
@@ -64,8 +73,15 @@ class Policy:
         """Refuse numbers whose promise does not hold; clients check this too, so a server cannot weaken a job."""
         if self.name not in POLICIES:
             raise InputError(f"no policy '{self.name}'; there are {', '.join(POLICIES)}", parameter="policy")
+        if not all(isinstance(one, int) for one in (self.k, self.per_user, self.threshold, self.colluding)):
+            raise InputError("k, per_user, threshold and colluding of a policy are whole numbers", parameter="k")
         if self.k < 2 or not 1 <= self.per_user <= MOST_REPORTS:
             raise InputError(f"a policy needs k ≥ 2 and 1 to {MOST_REPORTS} artifacts per user", parameter="k")
+        if self.colluding < 0 or (self.colluding and self.name != "ST_u"):
+            raise InputError(
+                f"colluding is a number of clients, 0 or more, of ST_u alone; it is {self.colluding} for {self.name}",
+                parameter="colluding",
+            )
         if not self.is_private:
             return
         if self.epsilon is None or self.delta is None or not (self.epsilon > 0 and 0 < self.delta < 1):
@@ -81,7 +97,7 @@ class Policy:
         """δ at this policy's ε, as docs/guarantees/crowd.md proves it."""
         assert self.epsilon is not None
         if self.name == "ST_u":
-            honest = self.k - self.colluding
+            honest = self.k - self.colluding * self.per_user
             return sample_threshold_delta(self.epsilon, self.p, honest, self.per_user) if honest >= 1 else 1.0
         if self.name == "DP_u":
             return calibrate.approximate_delta(self.noise_scale, self.per_user, self.threshold, self.k)
@@ -106,7 +122,7 @@ class Policy:
             delta=self.delta,
             proof=proof,
             unprotected=_SERVER_SEES,
-            caveats=(_COLLUSION, "it holds against whoever cannot break the ciphers and pseudorandom functions used"),
+            caveats=(_COLLUSION, _COMPUTATIONAL, *([_INVITATIONS] if self.name == "ST_u" else [])),
             trust="nobody" if self.name == "ST_u" else "server",
         )
 
@@ -125,6 +141,8 @@ def make_policy(
     chosen, opening = _named(name), DEFAULT_K if k is None else k
     if p is not None and chosen != "ST_u":
         raise InputError("only ST_u samples; leave out " + setting("p"), parameter="p")
+    if colluding and chosen != "ST_u":
+        raise InputError("only ST_u allows for lying clients; leave out " + setting("colluding"), parameter="colluding")
     if chosen in ("ST_u", "DP_u", "DP_a"):
         if epsilon is None or delta is None:
             raise InputError(
@@ -154,7 +172,7 @@ def _named(name: str) -> PolicyName:
 
 def _sampled(k: int | None, bound: int, p: float | None, epsilon: float, delta: float, colluding: int) -> Policy:
     p = 0.1 if p is None else p
-    least = sample_threshold(epsilon, delta, p, bound) + colluding
+    least = sample_threshold(epsilon, delta, p, bound) + colluding * bound
     return Policy("ST_u", max(2, least) if k is None else k, bound, p, epsilon, delta, 0, colluding)
 
 

@@ -105,6 +105,7 @@ def new_job(
         policy,
         lasting[0],
         epoch["oprf"],
+        epoch["token"],
         voprf.public_of(token_private).hex(),
         int(now),
         int(min(now + days * DAY, int(epoch["ends"]))),

@@ -5,6 +5,7 @@ It learns neither artifacts nor who asks about what: a member fetches tokens by 
 
 import asyncio
 import json
+import threading
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager, suppress
@@ -46,6 +47,9 @@ class Randomness:
     ) -> None:
         self.store, self.signer, self.clock = store, signer, clock
         self.epoch_seconds, self.grace_seconds, self.batches = epoch_seconds, grace_seconds, batches
+        # A process that was killed may have left a destroyed key in the log of changes: the first turn looks after it.
+        self._overwritten = False
+        self._turning = threading.Lock()
 
     def turn(self) -> int:
         """Make the keys of this epoch and the next, destroy those whose time is over; which epoch it is."""
@@ -65,22 +69,23 @@ class Randomness:
                         token_public=voprf.public_of(token),
                     )
                 )
-        for number, destroyed in rows:
-            if not destroyed and self.clock() >= (number + 1) * self.epoch_seconds + self.grace_seconds:
-                self.destroy(number)
+        with self._turning:
+            for number, destroyed in rows:
+                if not destroyed and self.clock() >= (number + 1) * self.epoch_seconds + self.grace_seconds:
+                    self.destroy(number)
+            if not self._overwritten:
+                self._overwritten = self.store.overwrite()
         return current
 
     def destroy(self, number: int) -> None:
-        """Overwrite an epoch's keys, in the log of changes too. Nobody can test a guess about its reports any more."""
+        """Forget an epoch's keys; `turn` has them overwritten. Then nobody can test a guess about its reports."""
+        self._overwritten = False
         with self.store.write() as connection:
             connection.execute(
                 sa.update(EPOCH).where(EPOCH.c.number == number).values(oprf_private=None, token_private=None)
             )
             for table in (ISSUED, SPENT):  # of tokens that are worth nothing now
                 connection.execute(sa.delete(table).where(table.c.scope == _scope(number)))
-        if self.store.is_sqlite:
-            with self.store.write() as connection:
-                connection.execute(sa.text("PRAGMA wal_checkpoint(TRUNCATE)"))
 
     def epochs(self) -> dict[str, str]:
         """The public keys, signed: every client must use the same ones."""

@@ -8,6 +8,7 @@ import asyncio
 from collections.abc import Mapping
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
+from functools import partial
 from secrets import SystemRandom
 from typing import Any
 
@@ -49,25 +50,33 @@ class Relay:
     timers: "dict[tuple[int, int], asyncio.TimerHandle]" = field(default_factory=dict)
     tasks: "set[asyncio.Task[None]]" = field(default_factory=set)
     client: httpx.AsyncClient | None = None
+    held: int = 0  # reports whose answer is not set yet, on their way to the next hop included
 
     async def take(self, layers: int, body: bytes) -> bytes:
         """An answer for each report in a body: a status byte and a receipt."""
         size = SEALED_BYTES + layers * LAYER_BYTES
         if not body or len(body) % size:
             raise HTTPException(400, f"a body is reports of {size} bytes each")
-        if sum(map(len, self.waiting.values())) > MOST_WAITING:
-            raise HTTPException(503, "too many reports are waiting; try again later")
         blobs = [body[i : i + size] for i in range(0, len(body), size)]
-        unwrapped = await run_in_threadpool(lambda: [_unwrapped(self.private, blob) for blob in blobs])
-        answers = [self._queue(layers - 1, *one) if one is not None else None for one in unwrapped]
+        if self.held + len(blobs) > MOST_WAITING:
+            raise HTTPException(503, "too many reports are waiting; try again later")
+        self.held += len(blobs)
+        try:
+            unwrapped = await run_in_threadpool(lambda: [_unwrapped(self.private, blob) for blob in blobs])
+        except BaseException:
+            self.held -= len(blobs)
+            raise
+        answers = [self._queue(layers - 1, one) for one in unwrapped]
         return b"".join([bytes([REFUSED]) + bytes(RECEIPT_BYTES) if one is None else await one for one in answers])
 
-    def _queue(self, layers: int, hop: int, sealed: bytes) -> "asyncio.Future[bytes]":
+    def _queue(self, layers: int, unwrapped: tuple[int, bytes] | None) -> "asyncio.Future[bytes] | None":
+        """Where the answer will be; None if the report is refused."""
+        if unwrapped is None or unwrapped[0] not in self.hops or (unwrapped[0] == 0) != (layers == 0):
+            self.held -= 1
+            return None
+        hop, sealed = unwrapped
         loop = asyncio.get_running_loop()
         future: asyncio.Future[bytes] = loop.create_future()
-        if hop not in self.hops or (hop == 0) != (layers == 0):
-            future.set_result(bytes([REFUSED]) + bytes(RECEIPT_BYTES))
-            return future
         way = (hop, layers)
         self.waiting.setdefault(way, []).append(_Waiting(sealed, future))
         if len(self.waiting[way]) >= self.at_least:
@@ -84,7 +93,11 @@ class Relay:
         if batch:
             task = asyncio.get_running_loop().create_task(self._forward(way, batch))
             self.tasks.add(task)
-            task.add_done_callback(self.tasks.discard)
+            task.add_done_callback(partial(self._forwarded, len(batch)))
+
+    def _forwarded(self, number: int, task: "asyncio.Task[None]") -> None:
+        self.tasks.discard(task)
+        self.held -= number
 
     async def _forward(self, way: tuple[int, int], batch: list[_Waiting]) -> None:
         SystemRandom().shuffle(batch)

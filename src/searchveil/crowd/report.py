@@ -169,9 +169,12 @@ def open_secondary(secret: bytes, secondary: bytes) -> tuple[bytes, int, bytes] 
     return inner[:32], int.from_bytes(inner[32:64], "big"), inner[64:]
 
 
-def dummy() -> bytes:
-    """A report that says nothing, of the same size: how many true ones a user has stays hidden on the way."""
-    return bytes([VERSION, DUMMY]) + os.urandom(REPORT_BYTES - 2)
+def dummy(job: bytes) -> bytes:
+    """A report that says nothing: how many true ones a user has stays hidden on the way.
+
+    It has the size of a true one, and the job's id, so that the server answers it as it would answer a true one.
+    """
+    return bytes([VERSION, DUMMY]) + job + os.urandom(REPORT_BYTES - 2 - len(job))
 
 
 def receipt(report: bytes) -> bytes:

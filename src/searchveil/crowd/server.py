@@ -87,11 +87,11 @@ class Server:
             report = Report.from_bytes(text)
         except (hpke.UnsealError, ReportError):
             return b"", None
+        if report.job not in jobs:  # dummies too: a relay that sends again must not see which ones they are
+            return b"", None
         if report.kind == DUMMY:
             return text, None
-        if report.job not in jobs or not is_genuine(jobs[report.job][1], report.token):
-            return b"", None
-        return text, report
+        return (text, report) if is_genuine(jobs[report.job][1], report.token) else (b"", None)
 
     def status(self) -> list[dict[str, Any]]:
         """What anybody may know of each job: no figure of a differentially private one beyond its promise."""

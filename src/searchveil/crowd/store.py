@@ -69,6 +69,7 @@ EPOCH = sa.Table(
 )
 
 ACCEPTED, REFUSED, RETRY = 0, 1, 2
+BUSY_MS = 30_000  # that SQLite waits for another process
 
 
 @dataclass(frozen=True)
@@ -108,6 +109,18 @@ class Store:
         with self._lock, self.engine.begin() as connection:
             yield connection
 
+    def overwrite(self) -> bool:
+        """Carry changes over into the file and empty the log of changes; False while a reader holds that up."""
+        if not self.is_sqlite:
+            return True
+        with self.write() as connection:
+            connection.execute(sa.text("PRAGMA busy_timeout = 100"))  # this is tried again; requests should not wait
+            try:
+                busy = connection.execute(sa.text("PRAGMA wal_checkpoint(TRUNCATE)")).one()[0]
+            finally:
+                connection.execute(sa.text(f"PRAGMA busy_timeout = {BUSY_MS}"))
+        return int(busy) == 0
+
     # --- jobs ---
 
     def add_job(self, id: bytes, document: str, token_private: bytes, now: float) -> None:
@@ -126,9 +139,12 @@ class Store:
         with self.write() as connection:
             connection.execute(sa.update(JOB).where(JOB.c.id == id).values(closed=True, token_private=None))
 
-    def set_release(self, id: bytes, folder: str) -> None:
+    def claim_release(self, id: bytes, folder: str) -> None:
+        """Record where a job is released, unless somebody has: of two that try at once, one is refused."""
         with self.write() as connection:
-            connection.execute(sa.update(JOB).where(JOB.c.id == id).values(release=folder))
+            free = sa.update(JOB).where((JOB.c.id == id) & JOB.c.release.is_(None))
+            if connection.execute(free.values(release=folder)).rowcount != 1:
+                raise InputError(f"job {id.hex()} has been released")
 
     # --- tokens ---
 
@@ -236,5 +252,5 @@ def _set_up_sqlite(connection: Any, record: Any) -> None:
     cursor.execute("PRAGMA journal_mode = WAL")
     cursor.execute("PRAGMA synchronous = FULL")  # an answer means that it is on the disk
     cursor.execute("PRAGMA secure_delete = ON")  # a destroyed key is overwritten
-    cursor.execute("PRAGMA busy_timeout = 30000")
+    cursor.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
     cursor.close()

@@ -15,7 +15,7 @@ PRIME = mpz(2**255 - 19)
 SECRET_BYTES = 32
 COEFFICIENT_BYTES = 48  # reduced to 32: the bias is below 2^-128
 TRIES = 200  # random subsets before decoding, which corrects more errors and takes longer
-MOST_DECODED = 600  # points: its time grows with their square, and liars must not hold up a server
+MOST_DECODED = 600  # points: its time grows with their square, and liars must not hold up a server; see `open_group`
 
 Point = tuple[int, int]
 
@@ -66,7 +66,7 @@ def open_group(points: Sequence[Point], k: int, is_secret: Callable[[bytes], boo
     """The secret and which points are true shares of it; None if there are not k true ones to be found.
 
     `points` have distinct x. Usually any k of them will do. Where some are corrupt, random subsets are tried, and then
-    up to (n − k)/2 errors are corrected, of a sample where n is large.
+    up to (n − k)/2 errors are corrected if n ≤ MOST_DECODED; of more points a random sample is decoded, which may fail.
     """
     if len(points) < k:
         return None

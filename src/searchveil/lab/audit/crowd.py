@@ -46,7 +46,7 @@ def audit_policy(
     if not promise.is_private:
         raise InputError(f"{policy.name} claims no differential privacy: there is nothing to audit", parameter="policy")
     source = source or Source()
-    job = Job("audit", "query", policy, 0, "", "", 0, 1)
+    job = Job("audit", "query", policy, 0, "", "", "", 0, 1)
     scenes = _scenes(policy)
     findings = []
     for scene in scenes:
