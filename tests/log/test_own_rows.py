@@ -145,6 +145,19 @@ def test_jsonl_guessed_keys_are_named(tmp_path: Path, duckdb_engine: Engine) -> 
     assert read_log(path, format="jsonl", engine=duckdb_engine, columns=columns).taken_as_public == ()
 
 
+def test_jsonl_a_flat_key_in_one_row_decides_nothing_about_others(tmp_path: Path, duckdb_engine: Engine) -> None:
+    """Whether session.id is nested or flat is read in each row."""
+    columns = {"user": "session.id", "query": "search.query"}
+    rows = [{"session": {"id": f"s{i}"}, "search": {"query": "weather"}} for i in range(30)]
+    mallory = {"session.id": "mallory", "search.query": "x"}
+    log = read_log(put(tmp_path / "without.jsonl", *rows), format="jsonl", engine=duckdb_engine, columns=columns)
+    path = put(tmp_path / "with.jsonl", mallory, *rows)
+    present = read_log(path, format="jsonl", engine=duckdb_engine, columns=columns)
+    assert log.users == 30
+    assert present.users == 31
+    assert rows_of(present, "mallory") == rows_of(log)
+
+
 # What is told by the caller or by a header, and what by rows
 
 
