@@ -197,6 +197,19 @@ def test_what_is_taken_as_public(
     assert (log.unit, log.taken_as_public) == ("user", public)
 
 
+def test_csv_without_a_header_has_commas_whatever_its_first_row_is(tmp_path: Path, duckdb_engine: Engine) -> None:
+    """A first row with semicolons and no comma would otherwise cut the rows of all others."""
+    rows = [f"u{i},weather; rain\n" for i in range(30)]
+    how: dict[str, Any] = {"format": "csv", "columns": {"user": "1", "query": "2"}, "options": {"header": "no"}}
+    log = read_log(put(tmp_path / "without.csv", *rows), engine=duckdb_engine, **how)
+    assert rows_of(log) == sorted((f"u{i}", "weather; rain") for i in range(30))
+    with pytest.raises(InputError, match="has no column '2'"):
+        read_log(put(tmp_path / "with.csv", "mallory;x\n", *rows), engine=duckdb_engine, **how)
+    how["options"] |= {"delimiter": ";"}
+    told = read_log(put(tmp_path / "with.csv", "mallory;x\n", *rows), engine=duckdb_engine, **how)
+    assert rows_of(told) == sorted([("mallory", "x"), *((f"u{i},weather", " rain") for i in range(30))])
+
+
 def test_sogou_a_guessed_gbk_is_named(tmp_path: Path, duckdb_engine: Engine) -> None:
     (tmp_path / "log").write_bytes("00:00:00\t29\t[中]\t1 1\thttp://a\n".encode("gbk"))
     log = read_log(tmp_path / "log", format="sogou", engine=duckdb_engine)

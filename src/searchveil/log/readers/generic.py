@@ -252,7 +252,8 @@ def _same_outputs(parts: Sequence[Part]) -> None:
 
 
 def _parse_csv(parser: Parser, request: Request) -> Parsed:
-    return _parse_separated(parser, request, _between(request.sources[0]), '"')
+    has_header = request.choice("header", ("yes", "no")) == "yes"  # without one, the first line is somebody's row
+    return _parse_separated(parser, request, _between(request.sources[0]) if has_header else ",", '"')
 
 
 def _between(source: Source) -> str:
