@@ -230,10 +230,10 @@ def test_parquet_has_a_schema(tmp_path: Path, engine: Engine) -> None:
 @pytest.mark.parametrize(
     ("column", "unit"),
     [
-        *(("user_id", "user"), ("uid", "user"), ("client_id", "device"), ("visitor_id", "user"), ("who", "user")),
+        *(("user_id", "user"), ("uid", "user"), ("client_id", "device"), ("visitor_id", "device"), ("who", "user")),
         *(("session_id", "session"), ("SessionID", "session"), ("session.id", "session"), ("PHPSESSID", "session")),
         *(("user_session_id", "session"), ("session.user.id", "user"), ("cookie", "cookie"), ("idvisit", "visit")),
-        *(("user cookie", "cookie"), ("device-id", "device"), ("", "user")),
+        *(("user cookie", "cookie"), ("device-id", "device"), ("idvisitor", "device"), ("", "user")),
     ],
 )
 def test_the_unit_is_told_by_the_columns_name(column: str, unit: str) -> None:

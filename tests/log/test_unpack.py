@@ -135,6 +135,7 @@ def test_the_searches_of_matomo_visits(tmp_path: Path, duckdb_engine: Engine) ->
     log = read_log(array(tmp_path / "visits.json", visits), engine=duckdb_engine)
     assert [row[:2] for row in rows_of(log)] == [("a1b2", "red shoes"), ("a1b2", "shoes"), ("e5f6", "hats")]
     assert rows_of(log)[0][2] == datetime(2024, 5, 1, 10)
+    assert log.unit == "device", "a visitor is a browser"
     without = read_log(array(tmp_path / "fewer.json", visits[1:]), engine=duckdb_engine)
     assert rows_of(without) == [row for row in rows_of(log) if row[0] != "a1b2"], "a visit's rows are its own"
 

@@ -54,7 +54,7 @@ NAME = Blank("NAME")  # of a column, which the reader of a message knows
 # Never taken for a user without being told: one person has many.
 LESS_THAN_A_USER = ("sessionid", "session", "cookieid", "cookie")
 _UNITS = re.compile(
-    r"(?P<session>sess)|(?P<visit>visit(?!or))|(?P<cookie>cookie)|(?P<device>device|client)|(?P<user>user)"
+    r"(?P<session>sess)|(?P<visit>visit(?!or))|(?P<cookie>cookie)|(?P<device>device|client|visitor)|(?P<user>user)"
 )
 
 
