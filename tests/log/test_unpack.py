@@ -40,6 +40,19 @@ def test_an_archive_is_its_files(tmp_path: Path, duckdb_engine: Engine) -> None:
     assert WHOLE["zip"] in log.taken_as_public
 
 
+@pytest.mark.parametrize("kind", ["lines", "array", "preface"])
+def test_members_of_one_name_are_all_read(tmp_path: Path, duckdb_engine: Engine, kind: str) -> None:
+    def member(user: str) -> str:
+        rows = [{"user": user, "query": f"q{i}"} for i in range(5)]
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        return {"lines": lines, "array": json.dumps(rows), "preface": f"exported\n{lines}"}[kind]
+
+    files = {f"{folder}__x.json": member(folder) for folder in "abc"}
+    path = zipped(tmp_path / "log.zip", **files)
+    log = read_log(path, engine=duckdb_engine, skip_lines=int(kind == "preface"))
+    assert rows_of(log) == sorted((user, f"q{i}") for user in "abc" for i in range(5))
+
+
 def test_a_bad_row_in_an_archive_is_told_by_its_place_there(tmp_path: Path, duckdb_engine: Engine) -> None:
     log = read_log(zipped(tmp_path / "log.zip", **{"a.csv": CSV + "eve,x,never\n"}), engine=duckdb_engine)
     assert rows_of(log) == ROWS

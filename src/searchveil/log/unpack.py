@@ -77,7 +77,10 @@ def _copied(path: Path, kind: str, folder: Path, skip_lines: int) -> list[tuple[
         if not skip_lines:
             return copies
         return [
-            (_without_first_lines(copy, folder, skip_lines), f"{called} (after line {skip_lines})")
+            (  # beside its copy: members of an archive may have the same name
+                _without_first_lines(copy, copy.parent if kind else folder, skip_lines),
+                f"{called} (after line {skip_lines})",
+            )
             for copy, called in copies
         ]
     except BROKEN as problem:
@@ -145,7 +148,7 @@ def _from_zip(path: Path, folder: Path) -> Iterator[tuple[Path, str]]:
                 shutil.copyfileobj(inside, out, 1 << 20)
             called = f"{path.name}/{member.filename}"
             if _kind(copy) == "array":
-                copy = next(_from_array(copy, folder))[0]
+                copy = next(_from_array(copy, copy.parent))[0]
             yield copy, called
 
 
