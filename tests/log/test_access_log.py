@@ -80,6 +80,14 @@ def test_the_parameter_is_an_option(tmp_path: Path, duckdb_engine: Engine) -> No
         read_log(tmp_path / "access.log", engine=duckdb_engine, options={"parameter": "q|.*"})
 
 
+@pytest.mark.parametrize(
+    "asked", ["q=red+shoes&s=price", "page=1&q=red+shoes&query=x&s=price", "s=&q=red+shoes", "q=&search=red+shoes&s=x"]
+)
+def test_the_first_parameter_with_a_value_is_the_search(tmp_path: Path, duckdb_engine: Engine, asked: str) -> None:
+    path = put(tmp_path / "access.log", COMMON.replace("query=weather", asked))
+    assert [row[1] for row in rows_of(read_log(path, engine=duckdb_engine))] == ["red shoes"]
+
+
 def test_a_bad_line_is_its_own_matter(tmp_path: Path, duckdb_engine: Engine) -> None:
     """What one visitor sends decides nothing about the rows of others: neither bytes nor quotes nor times."""
     bad = [

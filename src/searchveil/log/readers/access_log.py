@@ -13,7 +13,7 @@ from searchveil.log.readers.staging import Layout, Parsed, Parser, Part, stage
 from searchveil.log.readers.times import bad_time
 
 UNIT = "address-and-agent"
-PARAMETERS = ("q", "query", "search", "s")  # that sites use; the first one that an address has
+PARAMETERS = ("q", "query", "search", "s")  # that sites use; the first one with a value in an address
 _ADDRESS = r"(?:\d{1,3}\.){3}\d{1,3}|[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f.]{0,15}){2,7}"
 # The virtual host may stand first, with its port or without: then the second field is the address.
 _WHO = rf"(?:\S+ ({_ADDRESS})|(?:[^\s:]+:\d+ )?([^\s-]\S*))"
@@ -36,7 +36,7 @@ def parse(parser: Parser, request: Request) -> Parsed:
             raise wrong_option("parameter", name, "it is the name of a parameter, such as q in /search?q=shoes")
     part = f"regexp_extract(line, {literal(_LINE)}, %d)"
     wanted = "|".join(map(re.escape, names))
-    asked = rf"^[A-Z]+ [^?\s]*\?(?:[^\s#]*&)?(?:{wanted})=([^&#\s]*)"
+    asked = rf"^[A-Z]+ [^?\s]*\?(?:[^\s#]*?&)??(?:{wanted})=([^&#\s]+)"
     raw = f"nullif(regexp_extract({part % 4}, {literal(asked)}, 1), '')"
     # An address may hold what is no UTF-8; that is the matter of its row.
     query = f"try(url_decode(replace({raw}, '+', ' ')))"
