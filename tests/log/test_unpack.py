@@ -160,7 +160,21 @@ def test_a_folder_of_texts_is_its_files(tmp_path: Path, duckdb_engine: Engine) -
         (tmp_path / "logs" / place).write_text(header + row)
     (tmp_path / "logs" / ".DS_Store").write_text("x")
     (tmp_path / "logs" / "notes.md").write_text("x")
-    assert rows_of(read_log(tmp_path / "logs", engine=duckdb_engine)) == ROWS
+    log = read_log(tmp_path / "logs", engine=duckdb_engine)
+    assert rows_of(log) == ROWS
+    assert log.source == f"{tmp_path}/logs/2024/a.csv and 1 more file (passed over: notes.md)"
+
+
+def test_a_folder_of_rotated_logs_is_read_whole(tmp_path: Path, duckdb_engine: Engine) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    names = ["access.log", "access.log.1", "access.log-20240501", "access.log.2.gz", "access.log.3.old"]
+    for i, name in enumerate(names):
+        line = f'192.0.2.{i} - - [01/May/2024:10:00:00 +0000] "GET /?q=shoes HTTP/1.1" 200 1\n'.encode()
+        (folder / name).write_bytes(gzip.compress(line) if name.endswith(".gz") else line)
+    log = read_log(folder, engine=duckdb_engine)
+    assert log.rows == 4
+    assert log.source == f"{folder}/access.log and 3 more files (passed over: access.log.3.old)"
 
 
 @pytest.mark.parametrize("packed", [False, True])

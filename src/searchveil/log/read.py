@@ -77,7 +77,7 @@ def read_log(
         engine,
         normalization,
         remarks.problems,
-        _called([unpacked.called.get(source.path, source.path) for source in sources]),
+        _called([unpacked.called.get(source.path, source.path) for source in sources], unpacked.passed_over),
         remarks.unit,
         format=reader.name,
         names=remarks.names,
@@ -243,7 +243,13 @@ def _parse(engine: Any, reader: Reader, request: Request) -> Parsed:
         return reader.parse(Parser(connection, scratch), request)
 
 
-def _called(paths: Sequence[str]) -> str:
+def _called(paths: Sequence[str], passed_over: Sequence[str]) -> str:
+    """The first file and how many more; where a folder was named, also which files in it were not read."""
+    without = f" (passed over: {_first_of(passed_over)})" if passed_over else ""
+    return _first_of(paths) + without
+
+
+def _first_of(paths: Sequence[str]) -> str:
     more = len(paths) - 1
     return printable(paths[0]) + (f" and {more} more file{'s' if more > 1 else ''}" if more else "")
 
