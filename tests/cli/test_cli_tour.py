@@ -42,3 +42,12 @@ def test_an_earlier_tour_is_replaced_and_nothing_else(tmp_path: Path) -> None:
     assert_refused(run(tmp_path, *SMALL, "--out", "mine"), "mine exists and is no earlier tour", "--out")
     succeed(tmp_path, *SMALL, "--out", "again")
     succeed(tmp_path, *SMALL, "--out", "again")
+
+
+def test_a_tour_that_is_refused_leaves_the_earlier_one(tmp_path: Path) -> None:
+    told = succeed(tmp_path, *SMALL[:3], "--epsilon", "1000", "--delta", "1e-3").out
+    assert "by a factor of e^1000 at most" in told, "no float holds it"
+    before = (tmp_path / "demo" / "release" / "data.parquet").read_bytes()
+    for wrong in (("--epsilon", "-1"), ("--epsilon", "nan"), ("--delta", "2"), ("--seed", "-1")):
+        assert run(tmp_path, "tour", "--users", "300", *wrong).code != 0
+        assert (tmp_path / "demo" / "release" / "data.parquet").read_bytes() == before

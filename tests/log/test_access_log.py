@@ -52,6 +52,24 @@ def test_common_has_no_agent(tmp_path: Path, duckdb_engine: Engine) -> None:
     assert rows_of(log) == [(person("127.0.0.1"), "weather", datetime(2000, 10, 10, 20, 55, 36))]
 
 
+@pytest.mark.parametrize("host", ["example.com:443", "192.0.2.1:80", "[2001:db8::5]:443", "example.com"])
+def test_the_virtual_host_before_the_address_is_not_who_asked(tmp_path: Path, duckdb_engine: Engine, host: str) -> None:
+    """As Apache's vhost_combined writes it, and others without the port."""
+    text = "".join(f"{host} {line}" for line in COMBINED.splitlines(keepends=True))
+    hosted = read_log(put(tmp_path / "hosted.log", text), engine=duckdb_engine)
+    alone = read_log(put(tmp_path / "access.log", COMBINED), engine=duckdb_engine)
+    assert rows_of(hosted) == rows_of(alone)
+
+
+@pytest.mark.parametrize("address", ["crawler.example.net", "::1", "203.0.113.7:5512", "2001:db8::1:443"])
+def test_addresses_that_look_like_a_host(tmp_path: Path, duckdb_engine: Engine, address: str) -> None:
+    line = COMMON.replace("127.0.0.1", address)
+    log = read_log(put(tmp_path / "access.log", line), engine=duckdb_engine)
+    assert [row[0] for row in rows_of(log)] == [person(address)]
+    named = read_log(put(tmp_path / "named.log", f"example.com:443 {line}"), engine=duckdb_engine)
+    assert [row[0] for row in rows_of(named)] == [person(address)]
+
+
 def test_the_parameter_is_an_option(tmp_path: Path, duckdb_engine: Engine) -> None:
     text = COMMON.replace("query=", "suche[text]=") + COMMON
     log = read_log(put(tmp_path / "access.log", text), engine=duckdb_engine, options={"parameter": "suche[text]"})
@@ -60,6 +78,14 @@ def test_the_parameter_is_an_option(tmp_path: Path, duckdb_engine: Engine) -> No
     assert both.rows == 2
     with pytest.raises(InputError, match="the name of a parameter"):
         read_log(tmp_path / "access.log", engine=duckdb_engine, options={"parameter": "q|.*"})
+
+
+@pytest.mark.parametrize(
+    "asked", ["q=red+shoes&s=price", "page=1&q=red+shoes&query=x&s=price", "s=&q=red+shoes", "q=&search=red+shoes&s=x"]
+)
+def test_the_first_parameter_with_a_value_is_the_search(tmp_path: Path, duckdb_engine: Engine, asked: str) -> None:
+    path = put(tmp_path / "access.log", COMMON.replace("query=weather", asked))
+    assert [row[1] for row in rows_of(read_log(path, engine=duckdb_engine))] == ["red shoes"]
 
 
 def test_a_bad_line_is_its_own_matter(tmp_path: Path, duckdb_engine: Engine) -> None:

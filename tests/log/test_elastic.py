@@ -42,7 +42,11 @@ def rows_of(log: SearchLog) -> list[tuple[Any, ...]]:
     return sorted(((row["user"], row["query"], row["url"]) for row in rows), key=str)
 
 
-@pytest.mark.parametrize("shape", [dict, flat, lambda value: {"_index": "logs", "_source": value}])
+def answered(value: dict[str, Any]) -> dict[str, Any]:
+    return {"_index": "logs", "_source": value}
+
+
+@pytest.mark.parametrize("shape", [dict, flat, answered, lambda value: answered(flat(value))])
 def test_nested_flat_and_as_a_search_answers(tmp_path: Path, duckdb_engine: Engine, shape: Any) -> None:
     log = read_log(put(tmp_path / "events.ndjson", *map(shape, EVENTS)), engine=duckdb_engine)
     assert rows_of(log) == sorted(ROWS, key=str)
@@ -69,3 +73,12 @@ def test_a_bad_event_is_its_own_matter(tmp_path: Path, duckdb_engine: Engine) ->
     log = read_log(put(tmp_path / "e.ndjson", *bad, *EVENTS), engine=duckdb_engine, format="elastic")
     assert rows_of(log) == sorted(ROWS, key=str)
     assert sum(problem.rows for problem in log.problems) == len(bad) + 1
+
+
+@pytest.mark.parametrize("source", [None, 7, "text", []])
+def test_a_source_that_is_no_object_is_its_own_matter(tmp_path: Path, duckdb_engine: Engine, source: Any) -> None:
+    path = put(tmp_path / "e.ndjson", EVENTS[0] | {"_source": source}, *EVENTS[1:])
+    log = read_log(path, engine=duckdb_engine)
+    assert (log.format, rows_of(log)) == ("elastic", sorted(ROWS, key=str))
+    other = put(tmp_path / "other.jsonl", {"user": "ann", "query": "shoes", "_source": source})
+    assert read_log(other, engine=duckdb_engine).format == "jsonl"

@@ -145,6 +145,19 @@ def test_jsonl_guessed_keys_are_named(tmp_path: Path, duckdb_engine: Engine) -> 
     assert read_log(path, format="jsonl", engine=duckdb_engine, columns=columns).taken_as_public == ()
 
 
+def test_jsonl_a_flat_key_in_one_row_decides_nothing_about_others(tmp_path: Path, duckdb_engine: Engine) -> None:
+    """Whether session.id is nested or flat is read in each row."""
+    columns = {"user": "session.id", "query": "search.query"}
+    rows = [{"session": {"id": f"s{i}"}, "search": {"query": "weather"}} for i in range(30)]
+    mallory = {"session.id": "mallory", "search.query": "x"}
+    log = read_log(put(tmp_path / "without.jsonl", *rows), format="jsonl", engine=duckdb_engine, columns=columns)
+    path = put(tmp_path / "with.jsonl", mallory, *rows)
+    present = read_log(path, format="jsonl", engine=duckdb_engine, columns=columns)
+    assert log.users == 30
+    assert present.users == 31
+    assert rows_of(present, "mallory") == rows_of(log)
+
+
 # What is told by the caller or by a header, and what by rows
 
 
@@ -184,6 +197,19 @@ def test_what_is_taken_as_public(
     assert (log.unit, log.taken_as_public) == ("user", public)
 
 
+def test_csv_without_a_header_has_commas_whatever_its_first_row_is(tmp_path: Path, duckdb_engine: Engine) -> None:
+    """A first row with semicolons and no comma would otherwise cut the rows of all others."""
+    rows = [f"u{i},weather; rain\n" for i in range(30)]
+    how: dict[str, Any] = {"format": "csv", "columns": {"user": "1", "query": "2"}, "options": {"header": "no"}}
+    log = read_log(put(tmp_path / "without.csv", *rows), engine=duckdb_engine, **how)
+    assert rows_of(log) == sorted((f"u{i}", "weather; rain") for i in range(30))
+    with pytest.raises(InputError, match="has no column '2'"):
+        read_log(put(tmp_path / "with.csv", "mallory;x\n", *rows), engine=duckdb_engine, **how)
+    how["options"] |= {"delimiter": ";"}
+    told = read_log(put(tmp_path / "with.csv", "mallory;x\n", *rows), engine=duckdb_engine, **how)
+    assert rows_of(told) == sorted([("mallory", "x"), *((f"u{i},weather", " rain") for i in range(30))])
+
+
 def test_sogou_a_guessed_gbk_is_named(tmp_path: Path, duckdb_engine: Engine) -> None:
     (tmp_path / "log").write_bytes("00:00:00\t29\t[中]\t1 1\thttp://a\n".encode("gbk"))
     log = read_log(tmp_path / "log", format="sogou", engine=duckdb_engine)
@@ -204,10 +230,10 @@ def test_parquet_has_a_schema(tmp_path: Path, engine: Engine) -> None:
 @pytest.mark.parametrize(
     ("column", "unit"),
     [
-        *(("user_id", "user"), ("uid", "user"), ("client_id", "device"), ("visitor_id", "user"), ("who", "user")),
+        *(("user_id", "user"), ("uid", "user"), ("client_id", "device"), ("visitor_id", "device"), ("who", "user")),
         *(("session_id", "session"), ("SessionID", "session"), ("session.id", "session"), ("PHPSESSID", "session")),
         *(("user_session_id", "session"), ("session.user.id", "user"), ("cookie", "cookie"), ("idvisit", "visit")),
-        *(("user cookie", "cookie"), ("device-id", "device"), ("", "user")),
+        *(("user cookie", "cookie"), ("device-id", "device"), ("idvisitor", "device"), ("", "user")),
     ],
 )
 def test_the_unit_is_told_by_the_columns_name(column: str, unit: str) -> None:

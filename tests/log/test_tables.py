@@ -77,3 +77,25 @@ def test_users_that_are_floats_are_refused(duckdb_engine: Engine) -> None:
     """A missing id makes pandas turn whole numbers into floats, and floats do not name exactly."""
     with pytest.raises(InputError, match="holds float64"):
         read_log(pd.DataFrame({"user": [1, None], "query": ["x", "y"]}), engine=duckdb_engine)
+
+
+LETTERS: dict[str, list[Any]] = {"user": ["ann", "bob"], "query": ["shoes", "hats"]}
+
+
+@pytest.mark.parametrize(
+    ("table", "said"),
+    [
+        (pd.DataFrame(LETTERS | {"m": pd.period_range("2024-01", periods=2, freq="M")}), "its column 'm' holds"),
+        (pd.DataFrame(LETTERS | {"m": pd.interval_range(0, 2)}), "its column 'm' holds"),
+        (pa.table(LETTERS | {"m": pa.array([b"0" * 16] * 2, pa.uuid())}), "its column 'm' holds"),
+        (pd.DataFrame([["ann", "a", "b"]], columns=["user", "query", "query"]), "two columns of one name"),
+        (pa.table([["ann"], ["a"], ["b"]], names=["user", "query", "query"]), "two columns of one name"),
+        (pd.DataFrame(LETTERS | {"query": ["a", "my secret \ud800"]}, dtype=object), "no Unicode"),
+    ],
+    ids=["period", "interval", "uuid", "pandas names", "arrow names", "surrogate"],
+)
+def test_tables_that_no_engine_holds_are_refused_in_one_line(duckdb_engine: Engine, table: Any, said: str) -> None:
+    with pytest.raises(InputError, match=said) as refused:
+        read_log(table, engine=duckdb_engine)
+    assert "\n" not in str(refused.value)
+    assert "secret" not in str(refused.value)

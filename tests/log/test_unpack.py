@@ -40,6 +40,19 @@ def test_an_archive_is_its_files(tmp_path: Path, duckdb_engine: Engine) -> None:
     assert WHOLE["zip"] in log.taken_as_public
 
 
+@pytest.mark.parametrize("kind", ["lines", "array", "preface"])
+def test_members_of_one_name_are_all_read(tmp_path: Path, duckdb_engine: Engine, kind: str) -> None:
+    def member(user: str) -> str:
+        rows = [{"user": user, "query": f"q{i}"} for i in range(5)]
+        lines = "".join(json.dumps(row) + "\n" for row in rows)
+        return {"lines": lines, "array": json.dumps(rows), "preface": f"exported\n{lines}"}[kind]
+
+    files = {f"{folder}__x.json": member(folder) for folder in "abc"}
+    path = zipped(tmp_path / "log.zip", **files)
+    log = read_log(path, engine=duckdb_engine, skip_lines=int(kind == "preface"))
+    assert rows_of(log) == sorted((user, f"q{i}") for user in "abc" for i in range(5))
+
+
 def test_a_bad_row_in_an_archive_is_told_by_its_place_there(tmp_path: Path, duckdb_engine: Engine) -> None:
     log = read_log(zipped(tmp_path / "log.zip", **{"a.csv": CSV + "eve,x,never\n"}), engine=duckdb_engine)
     assert rows_of(log) == ROWS
@@ -135,6 +148,7 @@ def test_the_searches_of_matomo_visits(tmp_path: Path, duckdb_engine: Engine) ->
     log = read_log(array(tmp_path / "visits.json", visits), engine=duckdb_engine)
     assert [row[:2] for row in rows_of(log)] == [("a1b2", "red shoes"), ("a1b2", "shoes"), ("e5f6", "hats")]
     assert rows_of(log)[0][2] == datetime(2024, 5, 1, 10)
+    assert log.unit == "device", "a visitor is a browser"
     without = read_log(array(tmp_path / "fewer.json", visits[1:]), engine=duckdb_engine)
     assert rows_of(without) == [row for row in rows_of(log) if row[0] != "a1b2"], "a visit's rows are its own"
 
@@ -146,7 +160,21 @@ def test_a_folder_of_texts_is_its_files(tmp_path: Path, duckdb_engine: Engine) -
         (tmp_path / "logs" / place).write_text(header + row)
     (tmp_path / "logs" / ".DS_Store").write_text("x")
     (tmp_path / "logs" / "notes.md").write_text("x")
-    assert rows_of(read_log(tmp_path / "logs", engine=duckdb_engine)) == ROWS
+    log = read_log(tmp_path / "logs", engine=duckdb_engine)
+    assert rows_of(log) == ROWS
+    assert log.source == f"{tmp_path}/logs/2024/a.csv and 1 more file (passed over: notes.md)"
+
+
+def test_a_folder_of_rotated_logs_is_read_whole(tmp_path: Path, duckdb_engine: Engine) -> None:
+    folder = tmp_path / "logs"
+    folder.mkdir()
+    names = ["access.log", "access.log.1", "access.log-20240501", "access.log.2.gz", "access.log.3.old"]
+    for i, name in enumerate(names):
+        line = f'192.0.2.{i} - - [01/May/2024:10:00:00 +0000] "GET /?q=shoes HTTP/1.1" 200 1\n'.encode()
+        (folder / name).write_bytes(gzip.compress(line) if name.endswith(".gz") else line)
+    log = read_log(folder, engine=duckdb_engine)
+    assert log.rows == 4
+    assert log.source == f"{folder}/access.log and 3 more files (passed over: access.log.3.old)"
 
 
 @pytest.mark.parametrize("packed", [False, True])

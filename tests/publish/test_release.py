@@ -3,6 +3,7 @@
 import json
 from collections.abc import Mapping
 from dataclasses import replace
+from hashlib import sha256
 from pathlib import Path
 from typing import Any
 
@@ -115,6 +116,8 @@ def test_a_file_outside_the_folder_is_not_followed(tmp_path: Path) -> None:
         {"date": None},
         {"parameters": None},
         {"parameters": 7},
+        {"parameters": []},
+        {"parameters": [["pool_size", 7]]},
         {"guarantee": None},
         {"guarantee": {"notion": "approximate"}},
         {"guarantee": {**Zealous(1, 1e-6).plan().guarantee.to_json(), "delta": 7}},
@@ -128,6 +131,16 @@ def test_a_record_that_does_not_say_what_was_promised_is_refused(change: dict[st
     with pytest.raises(
         InputError, match=r"guarantee\.json does not say what was published and promised.* make the"
     ) as no:
+        Release.read(folder)
+    assert "\n" not in str(no.value)
+
+
+@pytest.mark.parametrize("text", ["{broken", "[1]", "[" * 100_000, "7"], ids=["broken", "array", "deep", "number"])
+def test_a_document_that_is_no_json_object_is_refused(text: str, tmp_path: Path) -> None:
+    folder = Release({"data": QUERIES}, Zealous(1, 1e-6).plan()).write(tmp_path / "out")
+    (folder / "statistics.json").write_text(text)
+    changed(folder, {"documents": {"statistics.json": sha256(text.encode()).hexdigest()}})
+    with pytest.raises(InputError, match=r"statistics\.json is no JSON object; make the folder anew") as no:
         Release.read(folder)
     assert "\n" not in str(no.value)
 

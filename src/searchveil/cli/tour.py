@@ -23,14 +23,16 @@ def add_to(app: typer.Typer) -> None:
 def tell(
     out: Annotated[str, typer.Option(help="The folder to make; one of an earlier tour is replaced.")] = "demo",
     users: Annotated[int, typer.Option(min=100, help="How many users the demo log has.")] = 20_000,
-    seed: Annotated[int, typer.Option(help="The same seed gives the same log.")] = 1,
+    seed: Annotated[int, typer.Option(min=0, max=2**63 - 1, help="The same seed gives the same log.")] = 1,
     epsilon: Annotated[float, typer.Option(help="ε of the release.")] = 1.0,
     delta: Annotated[float, typer.Option(help="δ of the release.")] = 1e-6,
 ) -> None:
     """Make a demo log, release it, attack the release, and tell what happened on one screen."""
     from searchveil.cli import show
     from searchveil.lab.tour import tour
+    from searchveil.publish.weighted import Weighted
 
+    Weighted(epsilon, delta)  # refuses what is wrong, before an earlier tour is removed
     folder = Path(out)
     if folder.exists() and not (folder / MARK).exists():
         raise InputError(f"{folder} exists and is no earlier tour; choose another --out or remove it first")
@@ -51,7 +53,8 @@ def story(found: "Tour") -> str:
 
     log, attack, release = found.log, found.attack, found.release
     promise, run = release.guarantee, _command()
-    factor = at_most(exp(promise.epsilon), 3)
+    # Beyond 700, no float holds the factor.
+    factor = at_most(exp(promise.epsilon), 3) if promise.epsilon <= 700 else f"e^{at_most(promise.epsilon)}"
     off, covered = percent(found.error), percent(found.covered)
     return f"""\
 WHAT WAS IN THE LOG      {log.rows:,} rows of {log.users:,} invented people, {found.queries:,} different queries;

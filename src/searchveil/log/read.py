@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any, Protocol, cast, runtime_checkable
 
 import ibis.expr.types as ir
 import pyarrow as pa
+from ibis.formats.pyarrow import PyArrowType
 
 from searchveil.engine import Engine, open_engine
 from searchveil.errors import InputError, printable, setting
@@ -77,7 +78,7 @@ def read_log(
         engine,
         normalization,
         remarks.problems,
-        _called([unpacked.called.get(source.path, source.path) for source in sources]),
+        _called([unpacked.called.get(source.path, source.path) for source in sources], unpacked.passed_over),
         remarks.unit,
         format=reader.name,
         names=remarks.names,
@@ -107,7 +108,7 @@ def _read_table(
         raise InputError("a table has names of its own", parameter="columns", instead="say user=NAME, query=NAME, …")
     where = "the table"
     try:
-        loaded = engine.load(_plain(pa.RecordBatchReader.from_stream(given).read_all()))
+        loaded = engine.load(_plain(_streamed(given, where), where))
     except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError) as problem:
         raise InputError(f"{where} cannot be read ({type(problem).__name__})") from problem
     table, remarks = read_table(engine, loaded, columns or {}, where)
@@ -126,7 +127,20 @@ def _read_table(
     return log
 
 
-def _plain(table: pa.Table) -> pa.Table:
+def _streamed(given: Tabular, where: str) -> pa.Table:
+    two_of_one_name = InputError(f"{where} has two columns of one name; rename one, or leave it out")
+    if getattr(getattr(given, "columns", None), "is_unique", True) is False:  # pandas does not stream these
+        raise two_of_one_name
+    try:
+        table = pa.RecordBatchReader.from_stream(given).read_all()
+    except UnicodeEncodeError:  # which quotes the cell
+        raise InputError(f"{where}: a text in it is no Unicode (a lone surrogate); leave out that row") from None
+    if len({*table.column_names}) < len(table.column_names):
+        raise two_of_one_name
+    return table
+
+
+def _plain(table: pa.Table, where: str) -> pa.Table:
     """With types that every engine knows: categories and views become the texts that they stand for."""
 
     def plain(kind: pa.DataType) -> pa.DataType:
@@ -135,7 +149,16 @@ def _plain(table: pa.Table) -> pa.Table:
         texts = (pa.types.is_large_string, pa.types.is_string_view)
         return pa.string() if any(is_such(kind) for is_such in texts) else kind
 
-    return table.cast(pa.schema([pa.field(one.name, plain(one.type)) for one in table.schema]))
+    fields = [pa.field(one.name, plain(one.type)) for one in table.schema]
+    for one in fields:
+        try:
+            PyArrowType.to_ibis(one.type)
+        except KeyError as problem:
+            raise InputError(
+                f"{where}: its column '{printable(one.name)}' holds {one.type}, which no engine knows; make it text, "
+                "or leave it out"
+            ) from problem
+    return table.cast(pa.schema(fields))
 
 
 def _reader_for(sources: Sequence[Source], format: str) -> tuple[Reader, bool]:
@@ -243,7 +266,13 @@ def _parse(engine: Any, reader: Reader, request: Request) -> Parsed:
         return reader.parse(Parser(connection, scratch), request)
 
 
-def _called(paths: Sequence[str]) -> str:
+def _called(paths: Sequence[str], passed_over: Sequence[str]) -> str:
+    """The first file and how many more; where a folder was named, also which files in it were not read."""
+    without = f" (passed over: {_first_of(passed_over)})" if passed_over else ""
+    return _first_of(paths) + without
+
+
+def _first_of(paths: Sequence[str]) -> str:
     more = len(paths) - 1
     return printable(paths[0]) + (f" and {more} more file{'s' if more > 1 else ''}" if more else "")
 

@@ -6,6 +6,7 @@ as a whole (an archive, a workbook, an array) is taken as public to be whole, an
 
 import gzip
 import json
+import re
 import shutil
 import zipfile
 import zlib
@@ -20,7 +21,8 @@ from searchveil.errors import InputError, printable, setting
 from searchveil.extras import require_extra
 from searchveil.log.readers.source import BYTE_ORDER_MARK, GZIP_MAGIC, expand
 
-TEXTS = (".csv", ".tsv", ".txt", ".log", ".json", ".jsonl", ".ndjson", ".xml", ".zip", ".xlsx", ".gz")
+# Rotated logs are texts too: access.log.1, access.log-20240501.
+TEXTS = re.compile(r"\.(?:(?:csv|tsv|txt|log|json|jsonl|ndjson|xml)(?:[.-]\d+)*|zip|xlsx|gz)\Z", re.IGNORECASE)
 # What the libraries say of files that are not what they seem.
 BROKEN = (
     *(zipfile.BadZipFile, zlib.error, OSError, EOFError),
@@ -41,6 +43,7 @@ class Unpacked:
     paths: list[str] = field(default_factory=list)
     called: dict[str, str] = field(default_factory=dict)  # path of a copy -> what people call it
     taken_as_public: dict[str, None] = field(default_factory=dict)  # in order, each once
+    passed_over: list[str] = field(default_factory=list)  # in folders, by their names no texts
 
     def add(self, copies: Iterable[tuple[Path, str]]) -> None:
         for copy, called in copies:
@@ -53,7 +56,7 @@ def unpack(asked: Sequence[str | Path], scratch: Path, *, skip_lines: int = 0, m
     if skip_lines < 0:
         raise InputError("lines to skip are a number from 0 on", parameter="skip_lines", value=skip_lines)
     found = Unpacked()
-    for path in (file for one in asked for file in _files(str(one))):
+    for path in (file for one in asked for file in _files(str(one), found.passed_over)):
         kind = "" if "://" in path or not Path(path).is_file() else _kind(Path(path))
         if not kind and not (skip_lines and Path(path).is_file()):
             found.paths.append(path)
@@ -77,7 +80,10 @@ def _copied(path: Path, kind: str, folder: Path, skip_lines: int) -> list[tuple[
         if not skip_lines:
             return copies
         return [
-            (_without_first_lines(copy, folder, skip_lines), f"{called} (after line {skip_lines})")
+            (  # beside its copy: members of an archive may have the same name
+                _without_first_lines(copy, copy.parent if kind else folder, skip_lines),
+                f"{called} (after line {skip_lines})",
+            )
             for copy, called in copies
         ]
     except BROKEN as problem:
@@ -86,18 +92,23 @@ def _copied(path: Path, kind: str, folder: Path, skip_lines: int) -> list[tuple[
         raise InputError(f"{path}: cannot be unpacked ({type(problem).__name__})") from problem
 
 
-def _files(path: str) -> list[str]:
+def _files(path: str, passed_over: list[str]) -> list[str]:
     """A folder of texts is its files; one of Parquet, or of anything else, is left to the reader."""
     if "://" not in path and Path(path).is_dir() and not any(Path(path).rglob("*.parquet")):
-        inside = sorted(str(file) for file in Path(path).rglob("*") if file.is_file() and _is_text(file, Path(path)))
-        if inside:
-            return inside
+        inside = sorted(file for file in Path(path).rglob("*") if file.is_file() and not _hidden(file, Path(path)))
+        texts = [str(file) for file in inside if _is_text(file)]
+        if texts:
+            passed_over += [file.name for file in inside if not _is_text(file)]
+            return texts
     return expand(path)
 
 
-def _is_text(file: Path, folder: Path) -> bool:
-    hidden = any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
-    return not hidden and file.suffix.lower() in TEXTS
+def _hidden(file: Path, folder: Path) -> bool:
+    return any(part.startswith((".", "_")) for part in file.relative_to(folder).parts)
+
+
+def _is_text(file: Path) -> bool:
+    return TEXTS.search(file.name) is not None
 
 
 def _kind(path: Path) -> str:
@@ -145,7 +156,7 @@ def _from_zip(path: Path, folder: Path) -> Iterator[tuple[Path, str]]:
                 shutil.copyfileobj(inside, out, 1 << 20)
             called = f"{path.name}/{member.filename}"
             if _kind(copy) == "array":
-                copy = next(_from_array(copy, folder))[0]
+                copy = next(_from_array(copy, copy.parent))[0]
             yield copy, called
 
 

@@ -46,7 +46,17 @@ def _documents(folder: Path, listed: Any) -> dict[str, Mapping[str, Any]]:
     if not isinstance(listed, dict):
         raise InputError(f"{folder / 'guarantee.json'} does not name the files of a release; {ANEW}")
     paths = {name: _unchanged(folder, name, sha256) for name, sha256 in listed.items()}
-    return {Path(name).stem: json.loads(path.read_text(encoding="utf-8")) for name, path in paths.items()}
+    return {Path(name).stem: _object(path) for name, path in paths.items()}
+
+
+def _object(path: Path) -> Mapping[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (OSError, ValueError, RecursionError):
+        found = None
+    if not isinstance(found, dict):
+        raise InputError(f"{path} is no JSON object; {ANEW}")
+    return found
 
 
 def _written(folder: Path) -> dict[str, Any]:
@@ -67,6 +77,8 @@ def _plan(written: Mapping[str, Any]) -> Plan[Recorded]:
     counts: Counted = written.get("counts", "occurrences")
     if counts not in get_args(Counted):
         raise InputError(f"counts are of '{counts}', which is none of {', '.join(get_args(Counted))}")
+    if not isinstance(written["parameters"], Mapping):
+        raise InputError("its parameters have no names")
     beside = {name: value for name, value in written.items() if name not in (*OF_THE_PLAN, *OF_THE_FOLDER)}
     return Plan(
         str(written["method"]),

@@ -13,10 +13,13 @@ from searchveil.log.readers.staging import Layout, Parsed, Parser, Part, stage
 from searchveil.log.readers.times import bad_time
 
 UNIT = "address-and-agent"
-PARAMETERS = ("q", "query", "search", "s")  # that sites use; the first one that an address has
+PARAMETERS = ("q", "query", "search", "s")  # that sites use; the first one with a value in an address
+_ADDRESS = r"(?:\d{1,3}\.){3}\d{1,3}|[0-9A-Fa-f]{0,4}(?::[0-9A-Fa-f.]{0,15}){2,7}"
+# The virtual host may stand first, with its port or without: then the second field is the address.
+_WHO = rf"(?:\S+ ({_ADDRESS})|(?:[^\s:]+:\d+ )?([^\s-]\S*))"
 _LINE = (
-    r'^(\S+) \S+ .{0,200}?\[([^\]\s]+ [+-]\d{4})\] "((?:[^"\\]|\\.)*)" (\d{3}) (\S+)'
-    r'(?: "((?:[^"\\]|\\.)*)" "((?:[^"\\]|\\.)*)")?.*$'
+    rf'^{_WHO} \S+ .{{0,200}}?\[([^\]\s]+ [+-]\d{{4}})\] "((?:[^"\\]|\\.)*)" \d{{3}} \S+'
+    r'(?: "(?:[^"\\]|\\.)*" "((?:[^"\\]|\\.)*)")?.*$'
 )
 _ROW = re.compile(_LINE)
 _NAME = re.compile(r"[A-Za-z0-9_.\[\]-]{1,64}")
@@ -33,15 +36,15 @@ def parse(parser: Parser, request: Request) -> Parsed:
             raise wrong_option("parameter", name, "it is the name of a parameter, such as q in /search?q=shoes")
     part = f"regexp_extract(line, {literal(_LINE)}, %d)"
     wanted = "|".join(map(re.escape, names))
-    asked = rf"^[A-Z]+ [^?\s]*\?(?:[^\s#]*&)?(?:{wanted})=([^&#\s]*)"
-    raw = f"nullif(regexp_extract({part % 3}, {literal(asked)}, 1), '')"
+    asked = rf"^[A-Z]+ [^?\s]*\?(?:[^\s#]*?&)??(?:{wanted})=([^&#\s]+)"
+    raw = f"nullif(regexp_extract({part % 4}, {literal(asked)}, 1), '')"
     # An address may hold what is no UTF-8; that is the matter of its row.
     query = f"try(url_decode(replace({raw}, '+', ' ')))"
-    time = f"(try_strptime({part % 2}, '%d/%b/%Y:%H:%M:%S %z') at time zone 'UTC')"
+    time = f"(try_strptime({part % 3}, '%d/%b/%Y:%H:%M:%S %z') at time zone 'UTC')"
     layout = Layout(
         {"line": "VARCHAR"},
         delimiter="\x01",  # no line of such a log has one, so every line is one column
-        derived={"address": part % 1, "agent": part % 7, "raw": raw, "text": query, "moment": time},
+        derived={"address": f"{part % 1} || {part % 2}", "agent": part % 5, "raw": raw, "text": query, "moment": time},
     )
     outputs = {"user": "sha256(address || ' ' || agent)", "query": "text", "time": "moment"}
     checks = {

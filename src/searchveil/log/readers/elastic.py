@@ -17,25 +17,29 @@ SEARCHES = ("search", "search_click")
 
 def recognises(head: bytes, name: str) -> bool:
     found = first_objects(first_lines(head))
-    return bool(found) and all("@timestamp" in one.get("_source", one) and _has_query(one) for one in found[:1])
+    return bool(found) and _is_event(found[0])
 
 
-def _has_query(one: dict[str, object]) -> bool:
-    inner = one.get("_source", one)
-    if not isinstance(inner, dict):
-        return False
-    search = inner.get("search")
-    return "search.query" in inner or (isinstance(search, dict) and "query" in search)
+def _is_event(one: dict[str, object]) -> bool:
+    inner = one.get("_source")
+    fields = inner if isinstance(inner, dict) else one
+    search = fields.get("search")
+    has_query = "search.query" in fields or (isinstance(search, dict) and "query" in search)
+    return "@timestamp" in fields and has_query
+
+
+def _ways(key: str) -> tuple[str, ...]:
+    """Where it may be, the first one counts: nested or flat, at the top or under _source."""
+    nested = key.split(".")
+    return path_of(*nested), path_of(key), path_of("_source", *nested), path_of("_source", key)
 
 
 def parse(parser: Parser, request: Request) -> Parsed:
     user = request.choice("user", tuple(USERS))
     keys = (*KEYS, user)
-    ways = [
-        path for key in keys for path in (path_of(*key.split(".")), path_of(key), path_of("_source", *key.split(".")))
-    ]
+    ways = [path for key in keys for path in _ways(key)]
     found = {
-        key: f"nullif(coalesce({', '.join(f'found[{3 * i + j}]' for j in (1, 2, 3))}), '')"
+        key: f"nullif(coalesce({', '.join(f'found[{4 * i + j}]' for j in (1, 2, 3, 4))}), '')"
         for i, key in enumerate(keys)
     }
     time = time_sql(found["@timestamp"])

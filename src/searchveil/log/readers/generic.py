@@ -4,6 +4,7 @@ import csv
 import io
 import re
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import count
 from typing import Any
 
 from searchveil.engine.sql import literal
@@ -53,7 +54,7 @@ NAME = Blank("NAME")  # of a column, which the reader of a message knows
 # Never taken for a user without being told: one person has many.
 LESS_THAN_A_USER = ("sessionid", "session", "cookieid", "cookie")
 _UNITS = re.compile(
-    r"(?P<session>sess)|(?P<visit>visit(?!or))|(?P<cookie>cookie)|(?P<device>device|client)|(?P<user>user)"
+    r"(?P<session>sess)|(?P<visit>visit(?!or))|(?P<cookie>cookie)|(?P<device>device|client|visitor)|(?P<user>user)"
 )
 
 
@@ -251,7 +252,8 @@ def _same_outputs(parts: Sequence[Part]) -> None:
 
 
 def _parse_csv(parser: Parser, request: Request) -> Parsed:
-    return _parse_separated(parser, request, _between(request.sources[0]), '"')
+    has_header = request.choice("header", ("yes", "no")) == "yes"  # without one, the first line is somebody's row
+    return _parse_separated(parser, request, _between(request.sources[0]) if has_header else ",", '"')
 
 
 def _between(source: Source) -> str:
@@ -269,22 +271,18 @@ def _parse_jsonl(parser: Parser, request: Request) -> Parsed:
     _check_time_format(request.options.get("time_format"))
     looked_at = [value for source in request.sources for value in first_objects(source.first_lines())]
     keys = list(dict.fromkeys(key for value in looked_at for key in value))
-    nested = [name for name in request.columns.values() if _is_nested(name, keys)]
+    nested = [name for name in request.columns.values() if "." in name and name not in keys]
     present = keys or list(request.columns.values())  # a first row may be too long to be looked at
     matched = match_columns([*present, *nested], request.columns, request.sources[0].path)
     if "user" not in request.columns:
         _refuse_unless_everywhere(matched["user"], looked_at, request.sources[0].path)
-    paths = [path_of(*name.split(".")) if _is_nested(name, keys) else path_of(name) for name in matched.values()]
-    texts = {ours: f"nullif(found[{i}], '')" for i, ours in enumerate(matched, 1)}
+    # Whether session.id is an id in a session or a key of that name is a matter of each row.
+    paths = [path for name in matched.values() for path in (path_of(*name.split(".")), path_of(name))]
+    texts = {ours: f"nullif(coalesce(found[{i}], found[{i + 1}]), '')" for i, ours in zip(count(1, 2), matched)}
     outputs, checks = _outputs_and_checks(texts, request.options)
     nul = {"NUL byte": f"contains({texts['query']}, chr(0)) or contains({texts['user']}, chr(0))"}
     staged = stage(parser, Part(json_lines(paths), request.sources, outputs, MALFORMED | checks | nul))
     return staged.parsed(unit_of(matched["user"]), _guessed(matched, request.columns), matched)
-
-
-def _is_nested(name: str, keys: Sequence[str]) -> bool:
-    """Whether session.id means an id in a session."""
-    return "." in name and name not in keys
 
 
 def _refuse_unless_everywhere(key: str, looked_at: Sequence[Mapping[str, Any]], where: str) -> None:
