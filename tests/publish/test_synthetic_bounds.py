@@ -7,12 +7,14 @@ from typing import Any
 import ibis
 import ibis.expr.types as ir
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from synthetic_logs import START, GivenOutcomes, History, Row, faults, given_outcomes, log_of
 
 from searchveil.engine import Engine
+from searchveil.log import SearchLog
 from searchveil.publish.synthetic import bins
 from searchveil.publish.synthetic.budget import CANDIDATES, LENGTHS, SHARES, Budget, share_of
 from searchveil.publish.synthetic.searches import Period, Searches
@@ -144,6 +146,24 @@ def test_rows_of_other_days_count_nowhere(duckdb_engine: Engine) -> None:
     after = given_outcomes(log_of({**OTHERS, "added": outside}, duckdb_engine))
     assert all((totals == before.totals[name]).all() for name, totals in after.totals.items())
     assert after.held == before.held
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("history", [["a"], ["a"] * 30 + ["b", "one two"] * 9], ids=["one row", "many rows"])
+def test_a_log_without_times_keeps_the_bounds(duckdb_engine: Engine, history: list[str]) -> None:
+    """Searches for one query then have nothing that orders them: enough users that two sorts would differ."""
+    others = {f"user {n}": ["a", "b", "one two"] * 4 for n in range(3000)}
+    before = given_outcomes(without_times(others, duckdb_engine))
+    after = given_outcomes(without_times({**others, "added": history}, duckdb_engine))
+    assert faults(before, after, "added") == []
+    sessions = before.totals["lengths"].reshape(len(bins.CLASSES), -1)[0]
+    assert np.flatnonzero(sessions).tolist() == [bins.LENGTHS.index(10)], "each has one session, of 12 searches"
+
+
+def without_times(histories: dict[str, list[str]], engine: Engine) -> SearchLog:
+    rows = [(user, query) for user, queries in histories.items() for query in queries]
+    table = pa.table({name: pa.array([row[i] for row in rows]) for i, name in enumerate(("user", "query"))})
+    return SearchLog(engine.stage(engine.load(table)), engine)
 
 
 @pytest.mark.spark
