@@ -11,7 +11,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from synthetic_logs import START, GivenOutcomes, History, Row, faults, given_outcomes, log_of
+from synthetic_logs import PERIOD, START, GivenOutcomes, History, Row, faults, given_outcomes, log_of
 
 from searchveil.engine import Engine
 from searchveil.log import SearchLog
@@ -146,6 +146,28 @@ def test_rows_of_other_days_count_nowhere(duckdb_engine: Engine) -> None:
     after = given_outcomes(log_of({**OTHERS, "added": outside}, duckdb_engine))
     assert all((totals == before.totals[name]).all() for name, totals in after.totals.items())
     assert after.held == before.held
+
+
+@pytest.mark.slow
+def test_days_before_1970_are_days_as_others(duckdb_engine: Engine) -> None:
+    """The same log, whole weeks earlier, has the same statistics: also of a period in which 1970 begins."""
+    here = given_outcomes(log_of(OTHERS, duckdb_engine))
+    earlier = timedelta(weeks=2827)
+    period = Period(PERIOD.first - earlier, PERIOD.last - earlier)
+    assert period.first.year == 1969
+    assert period.last.year == 1970
+    there = given_outcomes(log_of(OTHERS, duckdb_engine, START - earlier), period=period)
+    assert {name: totals.tolist() for name, totals in there.totals.items()} == {
+        name: totals.tolist() for name, totals in here.totals.items()
+    }
+
+
+@pytest.mark.slow
+def test_the_last_second_of_the_period_is_in_its_last_hour(duckdb_engine: Engine) -> None:
+    almost = START - timedelta(milliseconds=300)  # an engine that rounds would put it into the next second
+    totals = given_outcomes(log_of({"one": [(14 * 24 * 60, "a", None)]}, duckdb_engine, almost)).totals
+    assert np.flatnonzero(totals["days"]).tolist() == [13]
+    assert np.flatnonzero(totals["hours"]).tolist() == [3 * 24 + 23], "a Thursday"
 
 
 @pytest.mark.slow

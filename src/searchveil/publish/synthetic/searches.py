@@ -53,7 +53,8 @@ def rows_of(log: SearchLog, period: Period | None, seed: int) -> ir.Table:
     normal = normalize_query(table, log.normalization)
     columns = {"user": normal["user"], "query": normal["query"]}
     if "time" in table.columns:
-        columns["at"] = normal["time"].epoch_seconds().cast("int64")
+        # Cut to the second first: an engine may round, and the last second of the period must not fall behind it.
+        columns["at"] = normal["time"].truncate("s").epoch_seconds().cast("int64")
     if "url" in table.columns:
         columns["url"] = ibis.ifelse(normal["url"] == "", ibis.null("string"), normal["url"])
         if "rank" in table.columns:
