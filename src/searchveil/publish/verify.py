@@ -80,16 +80,23 @@ def _record(folder: Path) -> Mapping[str, Any]:
 
 
 def _checksums(folder: Path, record: Mapping[str, Any]) -> str:
-    return "; ".join(_wrong_file(folder, name, told) for name, told in record["files"].items()).strip("; ")
+    told = {name: about.get("sha256") for name, about in record["files"].items()} | _documents(record)
+    return "; ".join(filter(None, (_wrong_file(folder, name, sha256) for name, sha256 in told.items())))
 
 
-def _wrong_file(folder: Path, name: str, told: Mapping[str, Any]) -> str:
+def _documents(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The checksums of the JSON files beside the tables, by file; the check of the record says if they are no such."""
+    documents = record.get("documents", {})
+    return documents if isinstance(documents, dict) else {}
+
+
+def _wrong_file(folder: Path, name: str, sha256: Any) -> str:
     path = folder / name
     if Path(name).name != name or not path.is_file():
         return f"{printable(name)} is missing"
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
-    return "" if found == told.get("sha256") else f"{printable(name)} was changed: its SHA-256 is {found}"
+    return "" if found == sha256 else f"{printable(name)} was changed: its SHA-256 is {found}"
 
 
 def _schema(release: Release, folder: Path) -> str:
@@ -157,6 +164,6 @@ def _catalogue(folder: Path, record: Mapping[str, Any]) -> str:
 
 
 def _strangers(folder: Path, record: Mapping[str, Any]) -> str:
-    known = {*BESIDE_THE_DATA, *record["files"]}
+    known = {*BESIDE_THE_DATA, *record["files"], *_documents(record)}
     found = sorted(printable(path.name) for path in folder.iterdir() if path.name not in known)
     return f"{', '.join(found)}: guarantee.json does not name it and promises nothing about it" if found else ""
