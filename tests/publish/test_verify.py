@@ -64,6 +64,26 @@ def other_catalogue(folder: Path) -> None:
     path.write_text(json.dumps(told))
 
 
+def smaller_epsilon(folder: Path) -> None:
+    forge(folder, lambda record: record["guarantee"].update(epsilon=0.1))  # type: ignore[attr-defined]
+
+
+def smaller_delta(folder: Path) -> None:
+    forge(folder, lambda record: record["guarantee"].update(delta=1e-9))  # type: ignore[attr-defined]
+
+
+def another_unit(folder: Path) -> None:
+    forge(folder, lambda record: record["guarantee"].update(unit="device"))  # type: ignore[attr-defined]
+
+
+def no_deployment(folder: Path) -> None:
+    (folder / "deployment.yaml").unlink()
+
+
+def odd_deployment(folder: Path) -> None:
+    (folder / "deployment.yaml").write_text("deployment: [")
+
+
 @pytest.mark.parametrize(
     ("harm", "check", "says"),
     [
@@ -73,6 +93,11 @@ def other_catalogue(folder: Path) -> None:
         (no_promise, "record", "does not say"),
         (another_file, "nothing else", "extra.csv"),
         (other_catalogue, "description", "other files or checksums"),
+        (smaller_epsilon, "promise", "guarantee.json says epsilon = 0.1, delta = 1e-06 for a user, but"),
+        (smaller_delta, "promise", "but deployment.yaml epsilon = 100, delta = 1e-06 for a user"),
+        (another_unit, "promise", "for a device"),
+        (no_deployment, "promise", "deployment.yaml is missing"),
+        (odd_deployment, "promise", "deployment.yaml cannot be read"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
