@@ -42,7 +42,9 @@ def test_show_cannot_be_made_to_write_to_the_terminal(tmp_path: Path) -> None:
 def test_verify_ends_with_1_if_something_was_changed(tmp_path: Path) -> None:
     released(tmp_path, "--table", "csv")
     assert succeed(tmp_path, "verify", "out", "--json").json["right"] is True
-    assert "as it was written" in succeed(tmp_path, "verify", "out").out
+    shown = succeed(tmp_path, "verify", "out").out
+    assert "The data files are those that guarantee.json names. Nothing is signed" in shown
+    assert "as it was written" not in shown, "which nobody can tell from the folder"
     (tmp_path / "out" / "data.csv").write_text("query,count\nsecret,1\n")
     outcome = run(tmp_path, "verify", "out")
     assert (outcome.code, outcome.err) == (1, "")

@@ -26,9 +26,9 @@ History = Sequence[Row]
 TYPES: dict[str, Any] = {"time": pa.timestamp("us"), "rank": pa.int64()}
 
 
-def log_of(histories: Mapping[str, History], engine: Engine) -> SearchLog:
+def log_of(histories: Mapping[str, History], engine: Engine, start: datetime = START) -> SearchLog:
     rows = [
-        (user, query, START + timedelta(minutes=minutes), None if url is None else len(url) % 30 + 1, url)
+        (user, query, start + timedelta(minutes=minutes), None if url is None else len(url) % 30 + 1, url)
         for user, history in histories.items()
         for minutes, query, url in history
     ]
@@ -65,9 +65,9 @@ OUTCOMES: dict[str, list[tuple[str, ...]]] = {
 }
 
 
-def given_outcomes(log: SearchLog, kind: type[GivenOutcomes] = GivenOutcomes) -> GivenOutcomes:
+def given_outcomes(log: SearchLog, kind: type[GivenOutcomes] = GivenOutcomes, period: Period = PERIOD) -> GivenOutcomes:
     budget = Budget.of(1.0, 1e-6, "add-remove")
-    made = kind(log, PERIOD, budget, keyed(b"outcomes"), silent, budget.account(), outcomes=OUTCOMES)
+    made = kind(log, period, budget, keyed(b"outcomes"), silent, budget.account(), outcomes=OUTCOMES)
     made.statistics()
     return made
 

@@ -1,5 +1,6 @@
 """The method from end to end: the folder, the log that is drawn, and drawing again."""
 
+import re
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -22,6 +23,7 @@ from searchveil.publish.release import Release
 from searchveil.publish.synthetic.chances import Draws, Grouped, projected, shrunk, spread, without_noise_at_the_end
 from searchveil.publish.synthetic.mechanism import Synthetic, resample
 from searchveil.publish.synthetic.sampler import NOWHERE, _apart
+from searchveil.publish.synthetic.statistics import Statistics
 from searchveil.publish.synthetic.texts import Inventor, escaped
 
 METHOD = Synthetic(20.0, 1e-3, from_="2024-03-01", to="2024-05-31")
@@ -161,6 +163,14 @@ def test_invented_texts_look_like_nobody(folder: Path) -> None:
     assert not any(personal_texts(texts).to_pylist())
     assert "555 867 1234 555 867" not in texts.to_pylist()
     assert any("~~odd" in str(text) for text in texts.to_pylist()), "a real word with the mark has it twice"
+
+
+@pytest.mark.parametrize("words", [[], ["weather"]])
+def test_where_noise_left_no_lengths_texts_are_unknown_words(words: list[str]) -> None:
+    noisy = {"word_volume": np.ones(len(words)), "bigram_volume": np.zeros(0), "shape": -shape_of(2, 1)}
+    texts = Inventor(Statistics(words=words, noisy=noisy), "invented", np.random.default_rng(1)).texts(500).to_pylist()
+    assert len(texts) == 500
+    assert all(re.fullmatch(r"~\d{1,8}", text) for text in texts)
 
 
 def shape_of(length: int, known: int) -> Any:

@@ -7,12 +7,14 @@ from typing import Any
 import ibis
 import ibis.expr.types as ir
 import numpy as np
+import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from synthetic_logs import START, GivenOutcomes, History, Row, faults, given_outcomes, log_of
+from synthetic_logs import PERIOD, START, GivenOutcomes, History, Row, faults, given_outcomes, log_of
 
 from searchveil.engine import Engine
+from searchveil.log import SearchLog
 from searchveil.publish.synthetic import bins
 from searchveil.publish.synthetic.budget import CANDIDATES, LENGTHS, SHARES, Budget, share_of
 from searchveil.publish.synthetic.searches import Period, Searches
@@ -144,6 +146,46 @@ def test_rows_of_other_days_count_nowhere(duckdb_engine: Engine) -> None:
     after = given_outcomes(log_of({**OTHERS, "added": outside}, duckdb_engine))
     assert all((totals == before.totals[name]).all() for name, totals in after.totals.items())
     assert after.held == before.held
+
+
+@pytest.mark.slow
+def test_days_before_1970_are_days_as_others(duckdb_engine: Engine) -> None:
+    """The same log, whole weeks earlier, has the same statistics: also of a period in which 1970 begins."""
+    here = given_outcomes(log_of(OTHERS, duckdb_engine))
+    earlier = timedelta(weeks=2827)
+    period = Period(PERIOD.first - earlier, PERIOD.last - earlier)
+    assert period.first.year == 1969
+    assert period.last.year == 1970
+    there = given_outcomes(log_of(OTHERS, duckdb_engine, START - earlier), period=period)
+    assert {name: totals.tolist() for name, totals in there.totals.items()} == {
+        name: totals.tolist() for name, totals in here.totals.items()
+    }
+
+
+@pytest.mark.slow
+def test_the_last_second_of_the_period_is_in_its_last_hour(duckdb_engine: Engine) -> None:
+    almost = START - timedelta(milliseconds=300)  # an engine that rounds would put it into the next second
+    totals = given_outcomes(log_of({"one": [(14 * 24 * 60, "a", None)]}, duckdb_engine, almost)).totals
+    assert np.flatnonzero(totals["days"]).tolist() == [13]
+    assert np.flatnonzero(totals["hours"]).tolist() == [3 * 24 + 23], "a Thursday"
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("history", [["a"], ["a"] * 30 + ["b", "one two"] * 9], ids=["one row", "many rows"])
+def test_a_log_without_times_keeps_the_bounds(duckdb_engine: Engine, history: list[str]) -> None:
+    """Searches for one query then have nothing that orders them: enough users that two sorts would differ."""
+    others = {f"user {n}": ["a", "b", "one two"] * 4 for n in range(3000)}
+    before = given_outcomes(without_times(others, duckdb_engine))
+    after = given_outcomes(without_times({**others, "added": history}, duckdb_engine))
+    assert faults(before, after, "added") == []
+    sessions = before.totals["lengths"].reshape(len(bins.CLASSES), -1)[0]
+    assert np.flatnonzero(sessions).tolist() == [bins.LENGTHS.index(10)], "each has one session, of 12 searches"
+
+
+def without_times(histories: dict[str, list[str]], engine: Engine) -> SearchLog:
+    rows = [(user, query) for user, queries in histories.items() for query in queries]
+    table = pa.table({name: pa.array([row[i] for row in rows]) for i, name in enumerate(("user", "query"))})
+    return SearchLog(engine.stage(engine.load(table)), engine)
 
 
 @pytest.mark.spark

@@ -6,10 +6,12 @@ from pathlib import Path
 
 import pyarrow as pa
 import pytest
+from keyed import keyed
 
 from searchveil.engine import Engine
 from searchveil.errors import InputError
 from searchveil.log import SearchLog
+from searchveil.publish.synthetic.mechanism import Synthetic
 from searchveil.publish.verify import verify
 from searchveil.publish.zealous import Zealous
 
@@ -62,6 +64,26 @@ def other_catalogue(folder: Path) -> None:
     path.write_text(json.dumps(told))
 
 
+def smaller_epsilon(folder: Path) -> None:
+    forge(folder, lambda record: record["guarantee"].update(epsilon=0.1))  # type: ignore[attr-defined]
+
+
+def smaller_delta(folder: Path) -> None:
+    forge(folder, lambda record: record["guarantee"].update(delta=1e-9))  # type: ignore[attr-defined]
+
+
+def another_unit(folder: Path) -> None:
+    forge(folder, lambda record: record["guarantee"].update(unit="device"))  # type: ignore[attr-defined]
+
+
+def no_deployment(folder: Path) -> None:
+    (folder / "deployment.yaml").unlink()
+
+
+def odd_deployment(folder: Path) -> None:
+    (folder / "deployment.yaml").write_text("deployment: [")
+
+
 @pytest.mark.parametrize(
     ("harm", "check", "says"),
     [
@@ -71,6 +93,11 @@ def other_catalogue(folder: Path) -> None:
         (no_promise, "record", "does not say"),
         (another_file, "nothing else", "extra.csv"),
         (other_catalogue, "description", "other files or checksums"),
+        (smaller_epsilon, "promise", "guarantee.json says epsilon = 0.1, delta = 1e-06 for a user, but"),
+        (smaller_delta, "promise", "but deployment.yaml epsilon = 100, delta = 1e-06 for a user"),
+        (another_unit, "promise", "for a device"),
+        (no_deployment, "promise", "deployment.yaml is missing"),
+        (odd_deployment, "promise", "deployment.yaml cannot be read"),
     ],
     ids=lambda value: value.__name__ if callable(value) else "",
 )
@@ -81,6 +108,27 @@ def test_a_fault_is_found_and_named(folder: Path, harm: Callable[[Path], None], 
     wrong = {one.name.partition(":")[0].split(" is")[0]: one.problem for one in found.checks if one.problem}
     assert says in wrong[check]
     assert says in str(found)
+
+
+@pytest.fixture
+def synthetic(tmp_path: Path, duckdb_engine: Engine) -> Path:
+    rows = pa.table({"user": list(range(40)), "query": ["weather"] * 40})
+    log = SearchLog(duckdb_engine.load(rows), duckdb_engine)
+    return Synthetic(20, 1e-3).release(log, source=keyed(b"verify")).write(tmp_path / "synthetic")
+
+
+def test_a_document_beside_the_tables_belongs_to_the_folder(synthetic: Path) -> None:
+    assert set(verify(synthetic).to_json()["checks"].values()) == {"right"}
+
+
+def test_a_document_that_was_changed_is_found(synthetic: Path) -> None:
+    document = synthetic / "statistics.json"
+    document.write_text(document.read_text().replace("weather", "whether"))
+    checksums = verify(synthetic).checks[0]
+    assert "statistics.json was changed" in checksums.problem
+    document.unlink()
+    checksums = verify(synthetic).checks[0]
+    assert "statistics.json is missing" in checksums.problem
 
 
 def test_what_is_no_release_folder_is_said(tmp_path: Path) -> None:

@@ -293,6 +293,13 @@ def test_no_user_counts_for_more_than_the_noise_is_for(
         assert unit == COUNT_UNIT if length <= most else (unit + 1) ** 2 * length > longest
 
 
+@pytest.mark.parametrize("place", [-1, 3])
+def test_a_count_without_a_cell_is_an_error(duckdb_engine: Engine, place: int) -> None:
+    amounts = pa.table({"user": ["a", "a"], "_place": [0, place], "_amount": [1, 1]})
+    with pytest.raises(AssertionError, match="no cell of its own"):
+        scaled_totals(duckdb_engine.load(amounts), 3, 2**24, duckdb_engine)
+
+
 @pytest.mark.usefixtures("few_rounds_on_spark")
 def test_searches_are_counted_and_capped(engine: Engine) -> None:
     """Several clicks of one time are one search, spellings are one query, and nobody counts for more than the cap.

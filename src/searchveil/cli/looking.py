@@ -77,7 +77,7 @@ def _is_text(kind: Any) -> bool:
 
 
 def verify_release(folder: ReleaseFolder, json: Json = False) -> None:
-    """Check that a release is what was written: checksums, record, schema. Ends with 1 if something is wrong."""
+    """Check that a release agrees with its record: checksums, promise, schema. Ends with 1 if something is wrong."""
     from searchveil.cli import show
     from searchveil.publish.verify import verify
 
@@ -92,7 +92,8 @@ def verify_release(folder: ReleaseFolder, json: Json = False) -> None:
             assert found.release.record is not None
             version = found.release.record.written.get("searchveil", "that made it")
             print(f"Proof: {found.release.guarantee.proof} in the source of searchveil {version}.")
-        print("Everything is as it was written." if found.is_right else "Do not rely on this folder: ask for it anew.")
+        right = "The data files are those that guarantee.json names. Nothing is signed: who wrote it is not checked."
+        print(right if found.is_right else "Do not rely on this folder: ask for it anew.")
     if not found.is_right:
         raise typer.Exit(1)
 

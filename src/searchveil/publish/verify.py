@@ -8,8 +8,11 @@ from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
+import yaml
 
 from searchveil.errors import InputError, printable
+from searchveil.privacy.guarantee import Guarantee
+from searchveil.publish.card.deployment import privacy_parameters
 from searchveil.publish.reading import read_folder
 from searchveil.publish.release import Release
 
@@ -47,10 +50,10 @@ class Verification:
 
 
 def verify(folder: str | Path) -> Verification:
-    """Checksums, record and schema. A fault does not hide those after it."""
+    """Checksums, record, schema, and whether the folder's two records agree. A fault does not hide those after it."""
     folder = Path(folder)
     record = _record(folder)
-    checks = [Check("checksums: every data file is the one that was released", _checksums(folder, record))]
+    checks = [Check("checksums: every data file is the one that guarantee.json names", _checksums(folder, record))]
     release = None
     try:
         release = read_folder(folder)
@@ -61,6 +64,7 @@ def verify(folder: str | Path) -> Verification:
         checks += [
             Check("schema: the tables have the rows and columns that are told", _schema(release, folder)),
             Check("description: croissant.json names the same files", _catalogue(folder, record)),
+            Check("promise: deployment.yaml says the same ε, δ and unit", _promise(folder, release.guarantee)),
         ]
     checks.append(Check("nothing else is in the folder", _strangers(folder, record)))
     return Verification(folder, tuple(checks), release)
@@ -80,16 +84,23 @@ def _record(folder: Path) -> Mapping[str, Any]:
 
 
 def _checksums(folder: Path, record: Mapping[str, Any]) -> str:
-    return "; ".join(_wrong_file(folder, name, told) for name, told in record["files"].items()).strip("; ")
+    told = {name: about.get("sha256") for name, about in record["files"].items()} | _documents(record)
+    return "; ".join(filter(None, (_wrong_file(folder, name, sha256) for name, sha256 in told.items())))
 
 
-def _wrong_file(folder: Path, name: str, told: Mapping[str, Any]) -> str:
+def _documents(record: Mapping[str, Any]) -> dict[str, Any]:
+    """The checksums of the JSON files beside the tables, by file; the check of the record says if they are no such."""
+    documents = record.get("documents", {})
+    return documents if isinstance(documents, dict) else {}
+
+
+def _wrong_file(folder: Path, name: str, sha256: Any) -> str:
     path = folder / name
     if Path(name).name != name or not path.is_file():
         return f"{printable(name)} is missing"
     with path.open("rb") as file:
         found = hashlib.file_digest(file, "sha256").hexdigest()
-    return "" if found == told.get("sha256") else f"{printable(name)} was changed: its SHA-256 is {found}"
+    return "" if found == sha256 else f"{printable(name)} was changed: its SHA-256 is {found}"
 
 
 def _schema(release: Release, folder: Path) -> str:
@@ -156,7 +167,27 @@ def _catalogue(folder: Path, record: Mapping[str, Any]) -> str:
     return "" if told == named else "croissant.json names other files or checksums than guarantee.json"
 
 
+def _promise(folder: Path, guarantee: Guarantee) -> str:
+    """The publisher fills in other fields of deployment.yaml; these are as they were written."""
+    try:
+        told = yaml.safe_load((folder / "deployment.yaml").read_text(encoding="utf-8"))["deployment"]["privacy_loss"]
+        unit, parameters = told["privacy_unit"], told["privacy_parameters"]
+    except FileNotFoundError:
+        return "deployment.yaml is missing"
+    except (OSError, ValueError, RecursionError, KeyError, TypeError, yaml.YAMLError):
+        return "deployment.yaml cannot be read"
+    promised = privacy_parameters(guarantee)
+    if (unit, parameters) == (guarantee.unit, promised):
+        return ""
+    return f"guarantee.json says {_loss(guarantee.unit, promised)}, but deployment.yaml {_loss(unit, parameters)}"
+
+
+def _loss(unit: Any, parameters: Any) -> str:
+    numbers = [f"{name} = {value}" for name, value in parameters.items()] if isinstance(parameters, dict) else []
+    return printable(f"{', '.join(numbers) or 'no epsilon'} for a {unit}")
+
+
 def _strangers(folder: Path, record: Mapping[str, Any]) -> str:
-    known = {*BESIDE_THE_DATA, *record["files"]}
+    known = {*BESIDE_THE_DATA, *record["files"], *_documents(record)}
     found = sorted(printable(path.name) for path in folder.iterdir() if path.name not in known)
     return f"{', '.join(found)}: guarantee.json does not name it and promises nothing about it" if found else ""

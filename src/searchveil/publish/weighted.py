@@ -404,8 +404,11 @@ def scaled_totals(amounts: ir.Table, size: int, squared_length: int, engine: Eng
     )
     if fetched["longest"].to_numpy().max(initial=0) > squared_length:
         raise AssertionError("a user's counts are longer than the noise is for")
+    places = fetched["_place"].to_numpy()
+    if len(places) and not 0 <= places.min() <= places.max() < size:  # a negative one would name a cell from the end
+        raise AssertionError("a count has no cell of its own")
     totals = np.zeros(size, np.int64)
-    totals[fetched["_place"].to_numpy()] = fetched["total"].to_numpy()
+    totals[places] = fetched["total"].to_numpy()
     return totals
 
 

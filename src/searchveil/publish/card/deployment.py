@@ -5,7 +5,7 @@ What only the publisher knows (who may access the log, why these parameters) is 
 
 from typing import Any
 
-from searchveil.privacy.guarantee import Trust
+from searchveil.privacy.guarantee import Guarantee, Trust
 from searchveil.publish.card.description import TO_FILL_IN, Description
 
 # In the registry's words. "Local" would say that what a user sends is differentially private by itself.
@@ -33,7 +33,7 @@ def deployment(release: Description) -> dict[str, Any]:
             "privacy_loss": {
                 "privacy_unit": guarantee.unit,
                 "privacy_unit_details": f"Adjacent logs differ by {guarantee.neighbours_in_words}",
-                "privacy_parameters": _parameters(release),
+                "privacy_parameters": privacy_parameters(guarantee),
             },
             "deployment_model": {
                 "model_name": MODELS[guarantee.trust],
@@ -65,8 +65,7 @@ def _variant(release: Description) -> str:
     return "Pure DP" if guarantee.delta == 0 else "Approximate DP"
 
 
-def _parameters(release: Description) -> dict[str, float]:
-    guarantee = release.plan.guarantee
+def privacy_parameters(guarantee: Guarantee) -> dict[str, float]:
     if not guarantee.is_private:
         return {}
     return {"epsilon": guarantee.epsilon} | ({"delta": guarantee.delta} if guarantee.delta else {})

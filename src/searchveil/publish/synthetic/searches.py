@@ -53,7 +53,8 @@ def rows_of(log: SearchLog, period: Period | None, seed: int) -> ir.Table:
     normal = normalize_query(table, log.normalization)
     columns = {"user": normal["user"], "query": normal["query"]}
     if "time" in table.columns:
-        columns["at"] = normal["time"].epoch_seconds().cast("int64")
+        # Cut to the second first: an engine may round, and the last second of the period must not fall behind it.
+        columns["at"] = normal["time"].truncate("s").epoch_seconds().cast("int64")
     if "url" in table.columns:
         columns["url"] = ibis.ifelse(normal["url"] == "", ibis.null("string"), normal["url"])
         if "rank" in table.columns:
@@ -98,11 +99,17 @@ class Searches:
         clicks = rows["url"].count().cast("int64") if self.clicked else ibis.literal(0, "int64")
         if self.timed:  # a search with several clicks is several rows of one time
             each = rows.group_by(["user", "at", "_hash"]).agg(named=rows["named"].max(), clicks=clicks)
+            order = ["at", "_hash"]
         else:
             one = rows["url"].notnull().cast("int64") if self.clicked else ibis.literal(0, "int64")
             each = rows.select("user", "_hash", "named", clicks=one, at=ibis.literal(0, "int64"))
-        in_order = ibis.window(group_by="user", order_by=["at", "_hash"])
-        of_query = ibis.window(group_by=["user", "_hash"], order_by="at")
+            # All windows below must see one order. Searches for the same query have equal keys, and two sorts may
+            # place them differently: so they are numbered once. Those that still tie here are equal rows.
+            by_text = ibis.window(group_by="user", order_by=["_hash", "named", "clicks"])
+            each = self.engine.stage(each.mutate(_number=ibis.row_number().over(by_text)))
+            order = ["_number"]
+        in_order = ibis.window(group_by="user", order_by=order)
+        of_query = ibis.window(group_by=["user", "_hash"], order_by=order)
         placed = each.mutate(
             _before=each["at"].lag().over(in_order),
             _last=each["_hash"].lag().over(in_order),
@@ -120,7 +127,7 @@ class Searches:
             (staged["named"] >= 0, 3),
             else_=4,
         )
-        until_now = ibis.cumulative_window(group_by="user", order_by=["at", "_hash"])
+        until_now = ibis.cumulative_window(group_by="user", order_by=order)
         marked = staged.mutate(
             _starts=starts.cast("int64"),
             state=state.cast("int64"),

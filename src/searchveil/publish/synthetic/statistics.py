@@ -5,6 +5,7 @@ measurements named; what a user adds is a function of her own rows and of these.
 """
 
 from dataclasses import dataclass, field
+from datetime import datetime
 from typing import Any
 
 import ibis
@@ -153,12 +154,13 @@ class Measuring:
     def _of_times(self, searches: Searches) -> None:
         assert self.period is not None
         sessions, table = searches.sessions, searches.table
-        day = sessions["at"] // 86400
-        weekday = (day + 3) % 7  # 1970 began on a Thursday; 0 is Monday
-        hour = (sessions["at"] % 86400) // 3600
+        # Counted from the first day on: the remainder of a negative number is negative, as those before 1970 are.
+        passed = sessions["at"] - int((self.period.start - datetime(1970, 1, 1)).total_seconds())
+        day = passed // 86400
+        weekday = (day + self.period.first.weekday()) % 7  # 0 is Monday
+        hour = (passed % 86400) // 3600
         self.histogram("hours", sessions.select("user", _place=weekday * 24 + hour), 168)
-        first = (self.period.first - type(self.period.first)(1970, 1, 1)).days
-        self.histogram("days", sessions.select("user", _place=day - first), self.period.days)
+        self.histogram("days", sessions.select("user", _place=day), self.period.days)
         gaps = table.filter(table["gap"].notnull())
         self.histogram("gaps", gaps.select("user", _place=place_in(gaps["gap"], GAPS)), len(GAPS))
 

@@ -34,8 +34,7 @@ class Inventor:
         words = projected(statistics.noisy["word_volume"])
         self._texts = pa.array(escaped(statistics.words), pa.string())
         self._words = Draws(words)
-        shape = projected(statistics.noisy["shape"])
-        self._shape = Draws(shape if len(statistics.words) else _no_word_known(shape))
+        self._shape = Draws(_shape_of(statistics))
         volume = projected(statistics.noisy["bigram_volume"])
         first = np.array([pair[0] for pair in statistics.bigrams], np.int64)
         self._next = np.array([pair[1] for pair in statistics.bigrams], np.int64)
@@ -94,9 +93,16 @@ class Inventor:
         return drawn
 
 
-def _no_word_known(shape: Floats) -> Floats:
-    """The same lengths, all of unknown words."""
-    by_length = shape.reshape(WORDS, WORDS + 1)
-    unknown = np.zeros_like(by_length)
-    unknown[:, 0] = by_length.sum(axis=1)
-    return unknown.reshape(-1)
+def _shape_of(statistics: Statistics) -> Floats:
+    """The weight of each number of words and of known words among them; without a named word none is known.
+
+    Where the noise left nothing, a text is one unknown word.
+    """
+    by_length = projected(statistics.noisy["shape"]).reshape(WORDS, WORDS + 1)
+    if not statistics.words:
+        unknown = by_length.sum(axis=1)
+        by_length = np.zeros_like(by_length)
+        by_length[:, 0] = unknown
+    if not by_length.any():
+        by_length[0, 0] = 1.0
+    return by_length.reshape(-1)
