@@ -6,6 +6,7 @@ same reports. Nothing is sent twice that would count twice.
 
 import hashlib
 import hmac
+import os
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -199,9 +200,10 @@ class Client:
         return [outputs[i : i + per] for i in range(0, len(outputs), per)]
 
     def _evaluate(self, job: Job, token: bytes, inputs: Sequence[bytes]) -> list[bytes]:
-        # The blinds follow from the user's secret and the token, so that a run that was stopped asks the same question
-        # with it. The token alone must not tell them: the randomness server sees it. Each blind is another one, so that
-        # what fills a batch up looks like the rest.
+        # The blinds follow from the token and random bytes of this machine, so that a stopped run asks the same
+        # question with it. Neither the token, which the randomness server sees, nor the user's secret, which who made
+        # the invitation may know, tells them. Each blind is another one, so that what fills a batch up looks like the
+        # rest.
         blinded = [voprf.blind(one, self._blind(token, i)) for i, one in enumerate(inputs)]
         body = token + b"".join(one.element for one in blinded)
         answer = self._post(f"{self.community.randomness}/evaluate/{job.epoch}", body)
@@ -209,7 +211,11 @@ class Client:
 
     def _blind(self, token: bytes, number: int) -> bytes:
         text = b"searchveil crowd blind v1" + token + number.to_bytes(4, "big")
-        return voprf.to_blind(hmac.digest(self.secret, text, "sha512"))
+        kept = self.log.get("blinding")
+        if kept is None:
+            kept = os.urandom(32).hex()
+            self.log.set("blinding", kept)
+        return voprf.to_blind(hmac.digest(bytes.fromhex(kept), text, "sha512"))
 
     # --- sending ---
 
