@@ -145,6 +145,21 @@ def test_people_read_the_guarantee_and_where_it_lies(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize(
+    ("method", "ways"),
+    [
+        (("zealous",), "More users, a larger --epsilon or --delta, fewer items per user or a coarser --item let"),
+        (("synthetic", "--tail", "omit"), "More users or a larger --epsilon or --delta let more pass"),
+    ],
+    ids=["zealous", "synthetic"],
+)
+def test_an_empty_release_advises_what_the_method_has(tmp_path: Path, method: tuple[str, ...], ways: str) -> None:
+    how = ("--method", *method, "--epsilon", "0.5", "--delta", "1e-9", "--out", "out")
+    told = succeed(tmp_path, "release", crowd_log(tmp_path), *how).out
+    assert "0 rows in out" in told
+    assert f"nothing was common enough to be published. {ways}" in told
+
+
 def test_bad_rows_are_told_to_the_publisher_and_kept_from_the_readers(tmp_path: Path) -> None:
     log = crowd_log(tmp_path)
     log.write_text(log.read_text(encoding="utf-8") + "1,too,many\n", encoding="utf-8")

@@ -13,6 +13,7 @@ from searchveil.items.pool import QueryPool
 from searchveil.log import SearchLog, read_log
 from searchveil.log.demo import write_demo
 from searchveil.privacy.calibrate import Assumption
+from searchveil.privacy.guarantee import Neighbours
 from searchveil.publish.expected import expected_rows, needed_users, other_than
 from searchveil.publish.k_query import KQuery
 from searchveil.publish.korolova import Korolova
@@ -81,9 +82,28 @@ def test_where_users_have_many_items_or_other_counts_nothing_else_is_told() -> N
     assert other_than(Weighted(1, 1e-6), Assumption(1000)) is None
     assert other_than(Weighted(1, 1e-6, counts="score"), Assumption(1000, held=2)) is None
     assert other_than(Zealous(1, 1e-6), Assumption(1000, held=2)) is None
-    single = other_than(Weighted(1, 1e-6, counts="none", neighbours="replace-one"), Assumption(1000, held=1))
-    assert single is not None
-    assert single[0] == Votes(1, 1e-6, counts="none", guide_share=0.0, neighbours="replace-one")
+
+
+@pytest.mark.parametrize(
+    ("guess", "neighbours", "guide_share"),
+    [
+        (Assumption(65_000, held=1), "replace-one", 0.1),  # on average: who has two or more has a choice
+        (
+            Assumption(65_000, items=1_000_000, exponent=1.0, tail=1.0, alone=0.0, held=1, spread=0.0),
+            "add-remove",
+            0.0,
+        ),
+    ],
+    ids=["one on average", "nearly all have one"],
+)
+def test_votes_are_tried_with_a_guide_and_without(
+    guess: Assumption, neighbours: Neighbours, guide_share: float
+) -> None:
+    tried = [Votes(1, 1e-6, counts="none", neighbours=neighbours, guide_share=share) for share in (0.1, 0.0)]
+    rows = {votes.guide_share: expected_rows(votes, guess) for votes in tried}
+    assert rows[guide_share] == max(rows.values()) > min(rows.values())
+    told = other_than(Weighted(1, 1e-6, counts="none", neighbours=neighbours), guess)
+    assert told == (next(votes for votes in tried if votes.guide_share == guide_share), rows[guide_share])
 
 
 @pytest.mark.slow

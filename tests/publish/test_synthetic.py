@@ -60,6 +60,7 @@ def test_the_folder_is_a_log_with_its_statistics(log: SearchLog, folder: Path) -
     card = (folder / "README.md").read_text("utf-8")
     assert "No single one of them means anything" in card
     assert "`statistics.json`" in card
+    assert "the words and urls in statistics.json" in card
 
 
 def test_real_texts_are_those_that_were_named(folder: Path) -> None:

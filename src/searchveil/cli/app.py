@@ -258,9 +258,24 @@ def release(
     print(f"{show.counted(made.table.num_rows, 'row')} in {folder} (start with its README.md)")
     if not made.table.num_rows and made.plan.advice is None:
         print(
-            "Advice: nothing was common enough to be published. More users, a larger --epsilon or --delta, fewer items "
-            "per user or a coarser --item let more pass; `searchveil plan` shows the threshold for free."
+            f"Advice: nothing was common enough to be published. {_what_lets_more_pass(mechanism)} let more pass; "
+            "`searchveil plan` shows the threshold for free."
         )
+
+
+def _what_lets_more_pass(mechanism: "Mechanism") -> str:
+    """Only what the method has an option for."""
+    from searchveil.publish.parameters import parameters_of
+
+    own = [parameter.name for parameter in parameters_of(type(mechanism))]
+    ways = ["More users"]
+    if larger := [f"--{name}" for name in ("epsilon", "delta") if name in own]:
+        ways.append(f"a larger {' or '.join(larger)}")
+    if any(name.endswith("per_user") for name in own):
+        ways.append("fewer items per user")
+    if "item" in own:
+        ways.append("a coarser --item")
+    return " or ".join(filter(None, (", ".join(ways[:-1]), ways[-1])))
 
 
 @app.command(epilog=_example("searchveil pool --queries queries.txt --out pool.parquet"))

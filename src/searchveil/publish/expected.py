@@ -63,19 +63,29 @@ def _expected(rounds: "Rounds | Election", assumption: Assumption) -> float:
 
 
 def other_than(mechanism: Mechanism, assumption: Assumption) -> tuple[Mechanism, float] | None:
-    """Weighted instead of votes or the other way round, where users have few items, and what it would publish."""
+    """Weighted instead of votes, or votes with the better guide instead of weighted, and what it would publish.
+
+    Only where users have few items.
+    """
     if assumption.held > FEW_ITEMS:
         return None
-    other: Mechanism
+    others: list[Mechanism]
     if isinstance(mechanism, Votes):
-        other = Weighted(mechanism.epsilon, mechanism.delta, mechanism.item, mechanism.counts)
+        others = [
+            Weighted(
+                mechanism.epsilon, mechanism.delta, mechanism.item, mechanism.counts, neighbours=mechanism.neighbours
+            )
+        ]
     elif isinstance(mechanism, Weighted) and mechanism.counts in ("users", "none") and mechanism.pool is None:
-        other = Votes(mechanism.epsilon, mechanism.delta, mechanism.item, mechanism.counts)
-        other = replace(other, guide_share=0.0) if assumption.held == 1 else other  # there is nothing to choose
+        votes = Votes(
+            mechanism.epsilon, mechanism.delta, mechanism.item, mechanism.counts, neighbours=mechanism.neighbours
+        )
+        others = [votes, replace(votes, guide_share=0.0)]  # a guide is worth its part of ε to who has a choice
     else:
         return None
-    other = replace(other, neighbours=mechanism.neighbours)
-    return other, expected_rows(other, assumption)
+    rows = [expected_rows(other, assumption) for other in others]
+    best = rows.index(max(rows))
+    return others[best], rows[best]
 
 
 def needed_users(mechanism: Mechanism, held: int) -> int | None:
