@@ -89,7 +89,7 @@ LETTERS: dict[str, list[Any]] = {"user": ["ann", "bob"], "query": ["shoes", "hat
         (pd.DataFrame(LETTERS | {"m": pd.interval_range(0, 2)}), "its column 'm' holds"),
         (pa.table(LETTERS | {"m": pa.array([b"0" * 16] * 2, pa.uuid())}), "its column 'm' holds"),
         (pd.DataFrame([["ann", "a", "b"]], columns=["user", "query", "query"]), "two columns of one name"),
-        (pa.table([["ann"], ["a"], ["b"]], names=["user", "query", "query"]), "two columns of one name"),
+        (pa.table([pa.array(["a"])] * 3, names=["user", "query", "query"]), "two columns of one name"),
         (pd.DataFrame(LETTERS | {"query": ["a", "my secret \ud800"]}, dtype=object), "no Unicode"),
     ],
     ids=["period", "interval", "uuid", "pandas names", "arrow names", "surrogate"],
@@ -99,3 +99,9 @@ def test_tables_that_no_engine_holds_are_refused_in_one_line(duckdb_engine: Engi
         read_log(table, engine=duckdb_engine)
     assert "\n" not in str(refused.value)
     assert "secret" not in str(refused.value)
+
+
+@pytest.mark.parametrize("asked", [{"format": "csv"}, {"options": {"header": "no"}}, {"skip_lines": 1}], ids=str)
+def test_what_is_for_files_is_refused_of_a_table(duckdb_engine: Engine, asked: dict[str, Any]) -> None:
+    with pytest.raises(InputError, match=r"a table is read as it is: .* is for files"):
+        read_log(pa.table(LETTERS), engine=duckdb_engine, **asked)

@@ -59,6 +59,36 @@ def test_a_bad_row_in_an_archive_is_told_by_its_place_there(tmp_path: Path, duck
     assert [str(problem) for problem in log.problems] == ["1 row: bad time (at log.zip/a.csv:4)"]
 
 
+@pytest.mark.parametrize(
+    ("file", "said"),
+    [
+        ({"a.csv": b""}, "log.zip/a.csv: is empty"),
+        ({"a.bin": b"\x00\x01"}, "log.zip/a.bin: its format is none I know"),
+        ({"a.csv": b"x,y\n1,2\n"}, "log.zip/a.csv: which column is it"),
+        ({"a.csv": b"user,query,query\n1,2,3\n"}, "log.zip/a.csv: its first line has two columns"),
+        ({"a.csv": b"user,query\n1,2\n", "b.jsonl": b'{"user": 1}\n'}, "log.zip/a.csv looks like csv but log.zip/b"),
+        ({"a.csv": "user,query\n".encode("utf-16")}, "log.zip/a.csv: is UTF-16; unpack it first"),
+        ({"a.csv.gz": gzip.compress(b"user,query\n" * 99)[:-9]}, "log.zip/a.csv.gz: cannot be read to its end"),
+    ],
+    ids=["empty", "unknown", "columns", "names", "formats", "utf-16", "gzip"],
+)
+def test_messages_name_the_member_and_not_its_copy(
+    tmp_path: Path, duckdb_engine: Engine, file: dict[str, bytes], said: str
+) -> None:
+    with zipfile.ZipFile(tmp_path / "log.zip", "w") as archive:
+        for name, content in file.items():
+            archive.writestr(name, content)
+    with pytest.raises(InputError) as refused:
+        read_log(tmp_path / "log.zip", engine=duckdb_engine)
+    assert said in str(refused.value)
+    assert "unpacked-" not in str(refused.value)
+
+
+def test_a_workbook_in_an_archive_is_to_be_unpacked_first(tmp_path: Path, duckdb_engine: Engine) -> None:
+    with pytest.raises(InputError, match=r"log\.zip: holds a\.xlsx; unpack it first"):
+        read_log(zipped(tmp_path / "log.zip", **{"a.xlsx": "PK"}), engine=duckdb_engine)
+
+
 @pytest.mark.parametrize("files", [{}, {"a.parquet": "PAR1"}, {"a.zip": "PK"}], ids=["empty", "parquet", "nested"])
 def test_archives_that_are_refused(tmp_path: Path, duckdb_engine: Engine, files: dict[str, str]) -> None:
     with pytest.raises(InputError, match=r"log\.zip"):
@@ -210,6 +240,14 @@ def test_columns_that_are_no_log(tmp_path: Path, duckdb_engine: Engine, columns:
     (tmp_path / "a.csv").write_text("1,2,3\n")
     with pytest.raises(InputError, match="user and query"):
         read_log(tmp_path / "a.csv", engine=duckdb_engine, columns=columns)
+
+
+def test_a_column_that_is_listed_twice_is_refused(tmp_path: Path, duckdb_engine: Engine) -> None:
+    (tmp_path / "log.txt").write_text("1,ann,shoes\n")
+    with pytest.raises(InputError, match="'user' stands twice"):
+        read_log(tmp_path / "log.txt", engine=duckdb_engine, columns=["user", "user", "query"])
+    log = read_log(tmp_path / "log.txt", engine=duckdb_engine, columns=["-", "user", "query"])
+    assert rows_of(log) == [("ann", "shoes")]
 
 
 def test_semicolons_between_columns_and_commas_in_them(tmp_path: Path, duckdb_engine: Engine) -> None:

@@ -39,6 +39,14 @@ def asked_of(sources: Sequence[Source], columns: Columns, format: str, options: 
 
 
 def _check_names(names: Sequence[str]) -> None:
+    repeated = next((name for name in names if name != PASSED_OVER and names.count(name) > 1), None)
+    if repeated is not None:
+        raise InputError(
+            f"'{printable(repeated)}' stands twice among the columns",
+            parameter="columns",
+            value=list(names),
+            instead="name one of each, - those to pass over",
+        )
     wrong = next((name for name in names if name not in (*COLUMNS, PASSED_OVER)), None)
     if wrong is not None or not {"user", "query"} <= set(names):
         but = "" if wrong is None else f"not '{printable(wrong)}', "

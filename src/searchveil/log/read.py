@@ -57,6 +57,7 @@ def read_log(
     (2, 2)
     """
     if isinstance(paths, Tabular):
+        _refuse_what_is_of_files(format=(format, "auto"), options=(options or {}, {}), skip_lines=(skip_lines, 0))
         return _read_table(paths, engine or open_engine(), columns, strict, normalization)
     on_spark = engine is not None and engine.name == "spark"
     with Scratch() as scratch:
@@ -92,7 +93,7 @@ def _sources_of(unpacked: Unpacked, spark: Engine | None) -> list[Source]:
     """The files under the names that people know; text on a cluster is looked into by its workers."""
     sources = [
         replace(source, shown=printable(unpacked.called.get(source.path, source.shown)))
-        for source in find_sources(unpacked.paths)
+        for source in find_sources(unpacked.paths, unpacked.called)
     ]
     if spark is None:
         return sources
@@ -125,6 +126,18 @@ def _read_table(
     )
     _refuse_flawed_or_empty(log, strict)
     return log
+
+
+def _refuse_what_is_of_files(**settings: tuple[Any, Any]) -> None:
+    """Each with its value and that of one who did not ask for anything."""
+    for name, (value, usual) in settings.items():
+        if value != usual:
+            raise InputError(
+                "a table is read as it is: " + setting(name, value) + " is for files",
+                parameter=name,
+                value=value,
+                instead="leave it out",
+            )
 
 
 def _streamed(given: Tabular, where: str) -> pa.Table:
@@ -171,21 +184,21 @@ def _reader_for(sources: Sequence[Source], format: str) -> tuple[Reader, bool]:
                 value=format,
             )
         return READERS[format], True
-    readers = {source.path: _recognise(source) for source in sources}
-    first, *others = readers
-    for other in others:
-        if readers[other] is not readers[first]:
+    reader = _recognise(sources[0])
+    for source in sources[1:]:
+        other = _recognise(source)
+        if other is not reader:
             raise InputError(
-                f"{first} looks like {readers[first].name} but {other} like {readers[other].name}",
+                f"{sources[0].shown} looks like {reader.name} but {source.shown} like {other.name}",
                 parameter="format",
                 instead="name one with " + setting("format") + ", or read them apart",
             )
-    return readers[first], all(readers[first].declared(source.head, source.name) for source in sources)
+    return reader, all(reader.declared(source.head, source.name) for source in sources)
 
 
 def _recognise(source: Source) -> Reader:
     if not source.head and Path(source.path).is_file():
-        raise InputError(f"{source.path}: is empty")
+        raise InputError(f"{source.shown}: is empty")
     for reader in READERS.values():  # first what a header says, for no row can change that
         if reader.declared(source.head, source.name):
             return reader
@@ -193,7 +206,7 @@ def _recognise(source: Source) -> Reader:
         if reader.recognises(source.head, source.name):
             return reader
     raise InputError(
-        f"{source.path}: its format is none I know",
+        f"{source.shown}: its format is none I know",
         parameter="format",
         instead="type " + setting("format") + f" with one of {', '.join(READERS)}",
     )
@@ -220,7 +233,7 @@ def _check_request(reader: Reader, request: Request, on_spark: bool) -> None:
 def _check_parquet(source: Source) -> None:
     if source.gzipped or (source.head and not source.head.startswith(b"PAR1")):
         raise InputError(
-            f"{source.path}: is not a Parquet file",
+            f"{source.shown}: is not a Parquet file",
             parameter="format",
             instead="type another " + setting("format") + f", one of {', '.join(READERS)}",
         )

@@ -148,7 +148,7 @@ def _from_zip(path: Path, folder: Path) -> Iterator[tuple[Path, str]]:
         for number, member in enumerate(members):
             if member.flag_bits & 1:
                 raise InputError(f"{path}: is encrypted; unpack it first")
-            if member.filename.lower().endswith((".parquet", ".zip")):
+            if member.filename.lower().endswith((".parquet", ".zip", ".xlsx")):
                 raise InputError(f"{path}: holds {printable(member.filename)}; unpack it first")
             copy = folder / str(number) / Path(member.filename).name
             copy.parent.mkdir()

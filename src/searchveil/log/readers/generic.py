@@ -166,13 +166,13 @@ def _parse_separated(parser: Parser, request: Request, delimiter: str, quote: st
     matched: dict[str, str] = {}
     for names, sources in _by_columns(request.sources, delimiter, quote, has_header).items():
         may_be_a_row = has_header and not _name_a_log(names)
-        matched = match_columns(names, request.columns, sources[0].path, may_be_a_row=may_be_a_row)
+        matched = match_columns(names, request.columns, sources[0].shown, may_be_a_row=may_be_a_row)
         columns = {name: f"column_{i}" for i, name in enumerate(names, 1)}  # to DuckDB, user and User are one name
         layout = Layout(dict.fromkeys(columns.values(), "VARCHAR"), delimiter, quote, has_header)
         texts = {ours: columns[theirs] for ours, theirs in matched.items()}
         outputs, checks = _outputs_and_checks(texts, request.options)
         parts.append(Part(layout, sources, outputs, checks))
-        units.setdefault(unit_of(matched["user"]), sources[0].path)
+        units.setdefault(unit_of(matched["user"]), sources[0].shown)
     _same_outputs(parts)
     if len(units) > 1:
         described = " but ".join(f"{path} is one of {unit}s" for unit, path in units.items())
@@ -216,7 +216,7 @@ def _by_columns(
         if repeated is not None:
             called = f" named '{repeated}'" if _name_a_log(names) else " of one name"
             raise InputError(
-                f"{source.path}: its first line has two columns{called}",
+                f"{source.shown}: its first line has two columns{called}",
                 instead="rename one or, if that line is a row, add " + setting("options", {"header": "no"}),
             )
         groups.setdefault(names, []).append(source)
@@ -226,26 +226,26 @@ def _by_columns(
 def _first_record(source: Source, delimiter: str, quote: str, has_header: bool) -> list[str]:
     head = _EMPTY_LINES.sub(b"", source.head.removeprefix(BYTE_ORDER_MARK))
     if not head:
-        raise InputError(f"{source.path}: is empty")
+        raise InputError(f"{source.shown}: is empty")
     end = Record(Dialect(quote, delimiter)).end(head) if quote else head.find(b"\n") + 1 or None
     if end is None and len(source.head) >= HEAD_BYTES:
-        raise InputError(f"{source.path}: its first line is longer than 64 KiB")
+        raise InputError(f"{source.shown}: its first line is longer than 64 KiB")
     text = head[:end].removesuffix(b"\n").removesuffix(b"\r").decode(errors="surrogateescape")
     if has_header and _NOT_IN_A_HEADER.search(text):
-        raise InputError(f"{source.path}: its first line is no header: it holds NUL, a carriage return or no UTF-8")
+        raise InputError(f"{source.shown}: its first line is no header: it holds NUL, a carriage return or no UTF-8")
     if not quote:
         return text.split(delimiter)
     text = text.replace("\r", " ")  # to csv, one would end the record
     try:
         return next(csv.reader(io.StringIO(text, newline=""), delimiter=delimiter, quotechar=quote, strict=True))
     except csv.Error as problem:
-        raise InputError(f"{source.path}: its first line has broken quotes") from problem
+        raise InputError(f"{source.shown}: its first line has broken quotes") from problem
 
 
 def _same_outputs(parts: Sequence[Part]) -> None:
     for part in parts[1:]:
         if part.outputs.keys() != parts[0].outputs.keys():
-            first, other = parts[0].sources[0].path, part.sources[0].path
+            first, other = parts[0].sources[0].shown, part.sources[0].shown
             raise InputError(
                 f"{first} has {', '.join(parts[0].outputs)} but {other} has {', '.join(part.outputs)}; read them apart"
             )
@@ -273,9 +273,9 @@ def _parse_jsonl(parser: Parser, request: Request) -> Parsed:
     keys = list(dict.fromkeys(key for value in looked_at for key in value))
     nested = [name for name in request.columns.values() if "." in name and name not in keys]
     present = keys or list(request.columns.values())  # a first row may be too long to be looked at
-    matched = match_columns([*present, *nested], request.columns, request.sources[0].path)
+    matched = match_columns([*present, *nested], request.columns, request.sources[0].shown)
     if "user" not in request.columns:
-        _refuse_unless_everywhere(matched["user"], looked_at, request.sources[0].path)
+        _refuse_unless_everywhere(matched["user"], looked_at, request.sources[0].shown)
     # Whether session.id is an id in a session or a key of that name is a matter of each row.
     paths = [path for name in matched.values() for path in (path_of(*name.split(".")), path_of(name))]
     texts = {ours: f"nullif(coalesce(found[{i}], found[{i + 1}]), '')" for i, ours in zip(count(1, 2), matched)}

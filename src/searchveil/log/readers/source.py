@@ -4,12 +4,12 @@ import gzip
 import re
 import zlib
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from glob import glob, has_magic
 from pathlib import Path
-from types import TracebackType
+from types import MappingProxyType, TracebackType
 from typing import BinaryIO, cast
 
 from searchveil.errors import InputError, printable
@@ -22,8 +22,8 @@ BYTE_ORDER_MARK = b"\xef\xbb\xbf"
 class Stream:
     """The unpacked bytes of a file; one that cannot be read or unpacked to its end is wrong input."""
 
-    def __init__(self, path: str, gzipped: bool) -> None:
-        self.path = path
+    def __init__(self, path: str, gzipped: bool, called: str | None = None) -> None:
+        self.called = called or path
         with self._refusing():
             opened = gzip.open(path) if gzipped else open(path, "rb", buffering=0)  # noqa: SIM115 (closed below)
             self._file = cast(BinaryIO, opened)
@@ -38,7 +38,7 @@ class Stream:
             yield
         except (OSError, EOFError, zlib.error) as problem:
             reason = getattr(problem, "strerror", None) or problem
-            raise InputError(f"{self.path}: cannot be read to its end ({reason})") from problem
+            raise InputError(f"{self.called}: cannot be read to its end ({reason})") from problem
 
     def __enter__(self) -> "Stream":
         return self
@@ -87,12 +87,14 @@ def named_paths(paths: str | Path | Sequence[str | Path]) -> list[str]:
     return [str(path) for path in asked]
 
 
-def find_sources(paths: str | Path | Sequence[str | Path]) -> list[Source]:
-    """Every file meant by these paths and globs, in the order given, each once."""
+def find_sources(
+    paths: str | Path | Sequence[str | Path], called: Mapping[str, str] = MappingProxyType({})
+) -> list[Source]:
+    """Every file meant by these paths and globs, in the order given, each once; `called` names copies."""
     found: dict[str, Source] = {}
     for path in named_paths(paths):
         for file in expand(path):
-            found.setdefault(file, _look_into(file))
+            found.setdefault(file, _look_into(file, called.get(file)))
     names = Counter(source.name for source in found.values())
     return [
         replace(source, position=i, shown=printable(source.name if names[source.name] == 1 else source.path))
@@ -115,15 +117,17 @@ def _only_the_engine_can_open(path: str) -> bool:
     return "://" in path or Path(path).is_dir()
 
 
-def _look_into(path: str) -> Source:
+def _look_into(path: str, called: str | None) -> Source:
     if _only_the_engine_can_open(path):
         return Source(path)
     if not Path(path).is_file():  # it is read more than once
         raise InputError(f"{path}: is a pipe or a device; write it to a file first")
-    with Stream(path, gzipped=False) as file:
+    with Stream(path, gzipped=False, called=called) as file:
         gzipped = file.read(len(GZIP_MAGIC)) == GZIP_MAGIC
-    with Stream(path, gzipped) as stream:
+    with Stream(path, gzipped, called) as stream:
         head = stream.read(HEAD_BYTES)
     if head.startswith((b"\xff\xfe", b"\xfe\xff")):
+        if called is not None:
+            raise InputError(f"{called}: is UTF-16; unpack it first, and type: iconv -f UTF-16 -t UTF-8")
         raise InputError(f"{path}: is UTF-16; type: iconv -f UTF-16 -t UTF-8 {path} > {path}.utf8")
     return Source(path, head, gzipped)
