@@ -82,6 +82,14 @@ def test_compare_says_what_is_best_and_replaces_only_its_own_page(tmp_path: Path
     assert_refused(run(tmp_path, *how), "comparison.html exists and is no earlier comparison", "--report")
 
 
+def test_compare_says_that_nothing_was_tried(tmp_path: Path) -> None:
+    how = ("compare", crowd_log(tmp_path, users=9), "--epsilon", "1", "--delta", "1e-6", "--methods", "k-query")
+    shown = succeed(tmp_path, *how).out
+    assert "No method was tried." in shown
+    assert "it promises no ε" in shown
+    assert "publishes anything" not in shown
+
+
 def test_compare_with_a_wrong_name(tmp_path: Path) -> None:
     how = ("compare", crowd_log(tmp_path), "--epsilon", "1", "--delta", "1e-6")
     assert_refused(run(tmp_path, *how, "--methods", "magic"), "no method 'magic'")

@@ -26,6 +26,12 @@ def tail(scale: float, distance: int) -> float:
     return exp(-distance / scale) / (1 + exp(-1 / scale))
 
 
+@pytest.mark.parametrize(("held", "told"), [("1", "of 1 item each"), ("10", "of 10 items each")])
+def test_items_are_counted_in_words(tmp_path: Path, held: str, told: str) -> None:
+    assume = ("--assume", f"users=3000,held={held}")
+    assert told in succeed(tmp_path, "plan", "--epsilon", "1", "--delta", "1e-6", *assume).out
+
+
 def test_the_default_calibration(tmp_path: Path) -> None:
     planned = plan(tmp_path, *ONE, "--per-user", "2")
     assert set(planned) == {"method", "item", "counts", "parameters", "guarantee", "needed_users"}

@@ -54,6 +54,22 @@ def sogou_gbk(i: int) -> bytes:
     return sogou(i).decode().encode("gb18030")
 
 
+def access(i: int) -> bytes:
+    return b'192.0.2.%d - - [01/May/2024:10:00:%02d +0000] "GET /?q=sho%%C3%%A9+%d HTTP/1.1" 200 1 "-" "curl"' % (
+        i % 7,
+        i % 60,
+        i % 5,
+    )
+
+
+def elastic(i: int) -> bytes:
+    return b'{"@timestamp": "2024-05-01T10:00:%02dZ", "user": {"id": "u%d"}, "search.query": "q \\u00e9 %d"}' % (
+        i % 60,
+        i % 7,
+        i % 5,
+    )
+
+
 # format -> header, a row, what to tell the reader
 CORPUS: dict[str, tuple[str, bytes | None, Callable[[int], bytes], dict[str, str]]] = {
     "aol": ("aol", None, aol, {}),
@@ -62,6 +78,8 @@ CORPUS: dict[str, tuple[str, bytes | None, Callable[[int], bytes], dict[str, str
     "csv": ("csv", b"user,query,time,rank", separated(b","), QUOTE_NONE),
     "jsonl": ("jsonl", None, jsonl, {}),
     "excite": ("excite", None, excite, {}),
+    "access-log": ("access-log", None, access, {}),
+    "elastic": ("elastic", None, elastic, {}),
     "sogou": ("sogou", None, sogou, {"encoding": "utf-8"}),
     "sogou in GBK": ("sogou", None, sogou_gbk, {"encoding": "gbk"}),
 }

@@ -540,6 +540,13 @@ def test_a_factor_without_a_float_is_called_infinite(tmp_path: Path, epsilon: fl
     assert "more than 100 % sure" in text
 
 
+@pytest.mark.parametrize("unit", ["a user", "a session", "an address-and-agent"])
+def test_the_card_writes_the_article_of_the_unit(tmp_path: Path, unit: str) -> None:
+    promise = Guarantee("approximate", 1.0, 1e-6, "docs", unit=unit.split()[1])
+    text = (write_folder(release(guarantee=promise), tmp_path / "out") / "README.md").read_text()
+    assert f"{unit[0].upper()}{unit[1:]} is what the log calls one" in text
+
+
 def test_all_cards_name_the_unit(tmp_path: Path) -> None:
     promise = Guarantee("approximate", 1.0, 1e-6, "docs", unit="session")
     out = write_folder(release(guarantee=promise), tmp_path / "out")

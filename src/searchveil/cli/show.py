@@ -141,7 +141,7 @@ def beside_plan(beside: Mapping[str, Any], assumed: str | None) -> None:
     if "needed_users" in beside:
         users, held = beside["needed_users"]["users"], beside["needed_users"]["held"]
         print(
-            f"An item comes out with probability ½ if about {users:,} users hold it, of {held} items each "
+            f"An item comes out with probability ½ if about {users:,} users hold it, of {counted(held, 'item')} each "
             "(the others their own alone)."
         )
     if "expected_rows" in beside:

@@ -98,8 +98,10 @@ class Comparison:
 
     @property
     def verdict(self) -> str:
-        best = max(self.methods, key=lambda name: self.methods[name].volume, default=None)
-        if best is None or not self.methods[best].volume:
+        if not self.methods:
+            return "No method was tried."
+        best = max(self.methods, key=lambda name: self.methods[name].volume)
+        if not self.methods[best].volume:
             return "No method publishes anything of this log at this ε and δ: more users or a larger ε would help."
         tried = self.methods[best]
         return f"{best} covers the most: {percent(tried.volume)} of all searches, with {tried.rows:,} rows."
