@@ -32,7 +32,7 @@ from searchveil.collab.paper_steps import (
 from searchveil.collab.paper_wire import End, numbers_to_bytes, to_json
 from searchveil.crypto import paillier, pohlig_hellman
 from searchveil.crypto.paillier import PrivateKey, PublicKey
-from searchveil.errors import InputError
+from searchveil.errors import InputError, setting
 from searchveil.items.click import rows as clicked
 from searchveil.items.item import normal_query
 from searchveil.log import SearchLog
@@ -153,7 +153,7 @@ class PaperParty:
             raise InputError(
                 f"the paper's transformed program for {users:,} users and {pairs:,} pairs has {entries:,} encrypted "
                 f"entries, and more than {MOST_ENTRIES:,} take an hour and more",
-                instead="take a smaller log, or leave out --mode paper: the default is linear",
+                instead="take a smaller log, or leave out " + setting("mode", "paper") + ": the default is linear",
             )
 
     # --- the program ---
