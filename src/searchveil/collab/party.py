@@ -199,7 +199,7 @@ class Party:
         """A key that all parties share and the coordinator does not; and what each party's log is about."""
         mine = secrets.token_bytes(32)
         private, public = hpke.generate()
-        about = {"unit": self.log.unit, "public": list(self.log.taken_as_public)}
+        about = {"unit": self.log.unit, "words": self.plan.words, "public": list(self.log.taken_as_public)}
         for other in self.link.others:
             self.link.send(other, "keys", "group", mine + public + json.dumps(about).encode())
         shares, publics, told = {self.link.name: mine}, {self.link.name: public}, [about]
@@ -220,6 +220,11 @@ class Party:
             if about["unit"] != self.log.unit:
                 raise Refused(
                     f"a user of {other}'s log is a {about['unit']}, and of {self.link.name}'s a {self.log.unit}"
+                )
+            if about["words"] != self.plan.words:
+                raise Refused(
+                    f"{other} cuts queries into words with {printable(str(about['words']))}, and {self.link.name} with "
+                    f"{self.plan.words}; install the same icu4py"
                 )
             return {"unit": str(about["unit"]), "public": [str(fact) for fact in about["public"]]}
         except (ValueError, KeyError, TypeError):
