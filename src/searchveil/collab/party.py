@@ -26,7 +26,7 @@ from searchveil.collab.ring import Ids, blinded_ids
 from searchveil.collab.shuffle import Row, shuffled
 from searchveil.collab.transcript import Transcript
 from searchveil.crypto import hpke, masks
-from searchveil.errors import SearchveilError
+from searchveil.errors import SearchveilError, printable
 from searchveil.items import item_named
 from searchveil.log import SearchLog
 from searchveil.privacy.noise import Integers, Source
@@ -199,7 +199,11 @@ class Party:
         """A key that all parties share and the coordinator does not; and what each party's log is about."""
         mine = secrets.token_bytes(32)
         private, public = hpke.generate()
-        about = {"unit": self.log.unit, "words": self.plan.words, "public": list(self.log.taken_as_public)}
+        about: dict[str, Any] = {
+            "unit": self.log.unit,
+            "words": self.plan.words,
+            "public": list(self.log.taken_as_public),
+        }
         for other in self.link.others:
             self.link.send(other, "keys", "group", mine + public + json.dumps(about).encode())
         shares, publics, told = {self.link.name: mine}, {self.link.name: public}, [about]
