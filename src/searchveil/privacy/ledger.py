@@ -16,15 +16,17 @@ from datetime import UTC, datetime
 from fractions import Fraction
 from math import inf, isfinite, sqrt
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
 from searchveil.errors import Blank, BudgetRefused, InputError, setting, settings
-from searchveil.log import SearchLog
 from searchveil.privacy.composition import Composition, Cost, GaussianCost, basic, decimal, gaussian, not_below, optimal
 from searchveil.privacy.gaussian import sigma_for
 from searchveil.privacy.guarantee import Guarantee, Neighbours, Notion
 from searchveil.privacy.ledger_file import ANOTHER_FILE, account_row, create_file, open_file, read_account, seal_of
 from searchveil.privacy.rounding import at_least, at_most
+
+if TYPE_CHECKING:
+    from searchveil.log import SearchLog
 
 Status = Literal["reserved", "written"]
 
@@ -240,7 +242,7 @@ class Ledger:
         method: str,
         item: str,
         parameters: Mapping[str, Any],
-        log: SearchLog | None = None,
+        log: "SearchLog | None" = None,
     ) -> Entry:
         """Pay for a release before it is made, or refuse. On return the reservation has reached the disk.
 
@@ -343,7 +345,7 @@ class Ledger:
             parameter="ledger",
         )
 
-    def _fingerprint(self, log: SearchLog) -> str:
+    def _fingerprint(self, log: "SearchLog") -> str:
         """Tells one log from another, wherever it lies, in which format and on which engine.
 
         Not a secret: it must not be shown. A mistake is to be found, not a forgery.
@@ -466,7 +468,7 @@ def _is_cost(number: Any) -> bool:
     return isinstance(number, int | float) and 0 <= number < inf
 
 
-def _characteristics(log: SearchLog) -> dict[str, str]:
+def _characteristics(log: "SearchLog") -> dict[str, str]:
     """By one pass over the columns that every log has. The same of the same rows, in any order."""
     user, query = log.table["user"], log.table["query"]
     found = log.engine.fetch(
