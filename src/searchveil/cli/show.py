@@ -161,7 +161,7 @@ def evaluation(found: "Evaluation", release: str) -> None:
     print(f"Warning: {found.warning}")
     if found.headline is not None:
         print(found.headline.sentence)
-    applications, measures = sections(found)
+    applications, measures = sections(found.applications, found.measures)
     both: list[tuple[str, tuple[Row, ...]]] = [(section.title, section.rows) for section in applications + measures]
     width = max((len(row.title) + 2 for _, rows in both for row in rows), default=0)
     width = max(width, len(release))

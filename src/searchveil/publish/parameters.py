@@ -21,7 +21,7 @@ from searchveil.items.pool import QueryPool
 from searchveil.privacy.guarantee import Neighbours
 
 if TYPE_CHECKING:
-    from searchveil.publish.mechanism import Mechanism
+    from _typeshed import DataclassInstance
 
 Kind = Literal["number", "whole", "flag", "choice", "item", "text", "texts", "table", "pool", "other"]
 
@@ -191,7 +191,7 @@ Candidates = Annotated[
 
 
 @cache
-def parameters_of(mechanism: "type[Mechanism]") -> tuple[Parameter, ...]:
+def parameters_of(mechanism: "type[DataclassInstance]") -> tuple[Parameter, ...]:
     """What a mechanism declares, in its own order."""
     hints = get_type_hints(mechanism, include_extras=True)
     return tuple(_parameter(field, hints[field.name]) for field in fields(mechanism))
@@ -232,14 +232,14 @@ def _kind(plain: Any) -> Kind:
     return by_type.get(plain) or by_origin.get(get_origin(plain), "other")
 
 
-def check_parameters(mechanism: "Mechanism") -> None:
+def check_parameters(mechanism: "DataclassInstance") -> None:
     for one in parameters_of(type(mechanism)):
         one.check(getattr(mechanism, one.name))
         if one.kind == "item":
             object.__setattr__(mechanism, one.name, item_named(getattr(mechanism, one.name)))
 
 
-def needed_parameters(mechanism: "Mechanism") -> dict[str, Any]:
+def needed_parameters(mechanism: "DataclassInstance") -> dict[str, Any]:
     """The parameters that make a mechanism what it is: without one of them it would be another one."""
     declared = parameters_of(type(mechanism))
     held = {one.name: getattr(mechanism, one.name) for one in declared}
@@ -250,7 +250,7 @@ def needed_parameters(mechanism: "Mechanism") -> dict[str, Any]:
     return {name: value for name, value in held.items() if name in kept}
 
 
-def _same_without(mechanism: "Mechanism", held: Mapping[str, Any], names: set[str]) -> bool:
+def _same_without(mechanism: "DataclassInstance", held: Mapping[str, Any], names: set[str]) -> bool:
     try:
         return bool(type(mechanism)(**{name: held[name] for name in names}) == mechanism)
     except InputError:
