@@ -23,11 +23,11 @@ from searchveil.privacy.guarantee import Neighbours
 if TYPE_CHECKING:
     from _typeshed import DataclassInstance
 
-Kind = Literal["number", "whole", "flag", "choice", "item", "text", "texts", "table", "pool", "other"]
+Kind = Literal["number", "integer", "flag", "choice", "item", "text", "texts", "table", "pool", "other"]
 
 IN_WORDS: dict[Kind, str] = {
     "number": "number",
-    "whole": "whole number",
+    "integer": "whole number",
     "flag": "yes or no",
     "choice": "word",
     "item": "word",
@@ -120,7 +120,7 @@ class Parameter:
         if not isinstance(given, str | Path):
             return given
         text = str(given)
-        if self.kind in ("number", "whole"):
+        if self.kind in ("number", "integer"):
             try:
                 return float(text) if self.kind == "number" else int(text)
             except ValueError:
@@ -139,7 +139,7 @@ class Parameter:
         """Refuse a value that no log and no other parameter could make right."""
         if value is None and not self.required and self.default is None:
             return
-        if self.kind in ("number", "whole"):
+        if self.kind in ("number", "integer"):
             self._check_number(value)
         elif self.kind == "choice" and value not in self.words:
             words = f"{', '.join(self.words[:-1])} and {self.words[-1]}"
@@ -157,7 +157,7 @@ class Parameter:
     def _check_number(self, value: Any) -> None:
         a_number = isinstance(value, Real) and not isinstance(value, bool) and isfinite(value)
         # A number that bounds what a user adds must be whole: half an item more would be one the noise is not for.
-        right_kind = a_number and (self.kind != "whole" or isinstance(value, int))
+        right_kind = a_number and (self.kind != "integer" or isinstance(value, int))
         if not right_kind or not self.declared.in_range(value):
             raise self._refusal(value)
 
@@ -221,7 +221,7 @@ def _unwrapped(hint: Any) -> tuple[Any, Declared | None]:
 def _kind(plain: Any) -> Kind:
     by_type: dict[Any, Kind] = {
         bool: "flag",
-        int: "whole",
+        int: "integer",
         float: "number",
         str: "text",
         Item: "item",

@@ -53,7 +53,7 @@ def check_place(path: Path, folder: Path) -> None:
 
 
 def write_report(path: Path, evaluation: Evaluation, folder: Path, *, against: str) -> Path:
-    """Write the page whole or not at all; an earlier report in that place is replaced."""
+    """Write the page completely or not at all; an earlier report in that place is replaced."""
     check_place(path, folder)
     write_atomically(path, report(evaluation, folder, against=against, page=path))
     return path
