@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -142,14 +143,14 @@ def start(program: str, config: Path) -> "subprocess.Popen[bytes]":
 
 
 def wait_for(url: str, process: "subprocess.Popen[bytes]") -> None:
-    until = time.monotonic() + STARTS_WITHIN
+    parts, until = urlsplit(url), time.monotonic() + STARTS_WITHIN
     while time.monotonic() < until:
         if process.poll() is not None:
             raise InputError(f"a program of the crowd ended with {process.returncode} before it listened on {url}")
         try:
-            httpx.get(f"{url}/", timeout=2)
+            socket.create_connection((parts.hostname or "", parts.port or 443), timeout=2).close()
             return
-        except httpx.HTTPError:
+        except OSError:
             time.sleep(0.05)
     raise InputError(f"nothing listens on {url}")
 
