@@ -89,11 +89,11 @@ def simulate(
         with running(home) as community:
             job = new_job(home / "server.toml", artifact, policy, days=1, secondary_k=secondary_k)
             invitations = invite(home, len(users))
-            progress(f"running {len(users)} clients")
+            progress(f"running {len(users):,} clients")
             with httpx.Client(timeout=120, limits=httpx.Limits(max_connections=4 * AT_A_TIME)) as http:
 
                 def run(number: int, searches: Sequence[Search]) -> None:
-                    log = OwnLog(home / "clients" / f"{number}.sqlite")
+                    log = OwnLog(home / "clients" / f"{number}.sqlite", durable=False)  # it is thrown away
                     log.add(searches)
                     client = Client(log, community, invitations[number], os.urandom(32), http=http)
                     (found,) = [one for one in client.jobs() if one.id == job.id]
@@ -102,7 +102,9 @@ def simulate(
                     log.close()
 
                 with ThreadPoolExecutor(AT_A_TIME) as pool:
-                    list(pool.map(run, range(len(users)), users.values()))
+                    for done, _ in enumerate(pool.map(run, range(len(users)), users.values()), 1):
+                        if 10 * done // len(users) > 10 * (done - 1) // len(users):
+                            progress(f"{done:,} of {len(users):,} clients have sent")
         store, job = job_named(home / "server.toml", job.id.hex())
         made, opened = release_job(store, job, out, ledger=ledger, progress=progress)
         reports = store.count_reports(job.id)
