@@ -22,11 +22,11 @@ from searchveil.privacy.noise import Source
 from searchveil.publish import rounds
 from searchveil.publish.priorities import LARGEST, ONE, policy_named
 from searchveil.publish.rounds import UNIT, Holdings, Named, _divisors, _weights, select, total_weights
+from searchveil.publish.rounds_in_memory import HeldInMemory
 from searchveil.publish.weighted import (
     COUNT_UNIT,
     COUNTED_SEARCHES,
     SEARCHES_OF_AN_ITEM,
-    HeldInMemory,
     Weighted,
     scaled_totals,
 )
@@ -176,7 +176,7 @@ def test_spellings_are_one_item_and_each_of_its_users_is_there_once(
         if all(text):
             expected.setdefault(text, set()).add(user)
     held = HeldInMemory.of(log, item_named(item), None, 200, Source(bytes(32)))
-    texts = held.texts(Named(np.arange(len(held.rows)), np.zeros(len(held.rows), np.int64)))
+    texts = held.texts(Named(np.arange(len(held.numbers)), np.zeros(len(held.numbers), np.int64)))
     names = [tuple(row.values()) for row in texts.to_pylist()]
     degrees = held.holdings.degrees.tolist()
     assert dict(zip(names, degrees, strict=True)) == {name: len(users) for name, users in expected.items()}
