@@ -21,7 +21,7 @@ from searchveil.items import Item
 from searchveil.items.pool import QueryPool
 from searchveil.log import SearchLog
 from searchveil.privacy.noise import Integers, Source
-from searchveil.publish.rounds import Holdings, Named, select
+from searchveil.publish.rounds import Holdings, Named, joined, select
 
 PART = 1 << 20  # pairs of user and item that are worked on at once
 
@@ -166,13 +166,11 @@ def _holdings(pairs: Words, bits: int) -> tuple[Words, Holdings]:
         before = pairs[start - 1 : start + len(part) - 1] if start else np.concatenate([~part[:1], part[:-1]])
         once = part[part != before]
         items = once >> low
-        first = np.flatnonzero(np.diff(items, prepend=before[0] >> low))
+        first = np.flatnonzero(np.diff(items, prepend=before[:1] >> low))
         return (once & np.uint64((1 << bits) - 1)).astype(np.int32), first, items[first]
 
-    looked = on_all_cores(look, range(0, len(pairs), PART))
-    starts = np.cumsum([0, *(len(users) for users, _, _ in looked)])
-    users = np.concatenate([np.zeros(0, np.int32), *(users for users, _, _ in looked)])
-    firsts = [first + start for (_, first, _), start in zip(looked, starts, strict=False)]
-    ends = np.concatenate([*firsts, starts[-1:]])
-    numbers = np.concatenate([np.zeros(0, np.uint64), *(items for _, _, items in looked)])
-    return numbers, Holdings(users, np.diff(ends))
+    users, firsts, numbers = zip(*on_all_cores(look, range(0, max(1, len(pairs)), PART)), strict=True)
+    starts = np.cumsum([0, *map(len, users)])
+    ends = [first + start for first, start in zip(firsts, starts[:-1], strict=True)]
+    degrees = np.diff(joined(ends, np.int64), append=starts[-1])
+    return joined(numbers, np.uint64), Holdings(joined(users, np.int32), degrees)
