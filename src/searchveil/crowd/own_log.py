@@ -74,13 +74,15 @@ class OwnLog:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        self.file.execute("BEGIN IMMEDIATE")
         try:
+            self.file.execute("BEGIN IMMEDIATE")
             yield self.file
-        except BaseException:
-            self.file.execute("ROLLBACK")
-            raise
-        self.file.execute("COMMIT")
+            self.file.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            raise InputError(f"{self.path} cannot be written, and nothing was changed: {error}") from error
+        finally:
+            if self.file.in_transaction:  # a disk that is full has ended it by itself
+                self.file.execute("ROLLBACK")
 
     # --- settings ---
 
