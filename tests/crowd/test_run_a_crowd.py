@@ -149,7 +149,8 @@ def test_the_units_let_each_program_do_what_it_must(tmp_path: Path) -> None:
         pytest.skip("systemd-analyze is not installed")
     for i, text in enumerate(units):
         path = tmp_path / f"crowd-{i}.service"
-        path.write_text(re.sub(r"ExecStart=\S+", f"ExecStart={sys.executable}", text).replace("User=crowd", "User=root"))
+        text = re.sub(r"ExecStart=\S+", f"ExecStart={sys.executable}", text)
+        path.write_text(text.replace("User=crowd", "User=root"))
         done = subprocess.run(["systemd-analyze", "verify", path], capture_output=True, encoding="utf-8", check=False)
         ours = [line for line in done.stderr.splitlines() if path.name in line]
         assert (done.returncode, ours) == (0, []), done.stderr

@@ -215,7 +215,7 @@ def _listen(url: str) -> str:
     if not parts.hostname:
         raise InputError(f"'{url}' is no address such as https://crowd.example:8700")
     # What a host's own name stands for on the host itself is often the loopback alone.
-    host = parts.hostname if parts.hostname in ("localhost", "127.0.0.1") else "0.0.0.0"  # noqa: S104
+    host = parts.hostname if parts.hostname in ("localhost", "127.0.0.1") else "0.0.0.0"
     return f"{host}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
 
 
