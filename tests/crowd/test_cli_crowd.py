@@ -1,6 +1,7 @@
 """The command line of a crowd, end to end: init, programs, members, jobs, a release; and a simulation."""
 
 import json
+import re
 import sqlite3
 import subprocess
 import sys
@@ -122,7 +123,7 @@ def test_a_community_from_the_command_line(tmp_path: Path, searchveil: Run) -> N
         assert "NOT differentially private" in status
         assert job[:8] in status
         out = tmp_path / "release"
-        searchveil("crowd", "job", "release", job[:8], *config, "--out", out)
+        searchveil("crowd", "job", "release", job[:8], *config, "--out", out, "--publish")
         assert pq.read_table(out / "data.parquet").to_pylist() == [{"query": "rain tomorrow", "count": 2}]
         assert "has been released" in searchveil(
             "crowd", "job", "release", job[:8], *config, "--out", tmp_path / "again", code=2
@@ -138,6 +139,14 @@ def test_a_community_from_the_command_line(tmp_path: Path, searchveil: Run) -> N
         page = httpx.get(urls[0]).text
         assert "What leaves your machine" in page
         assert "Club: jobs" in page
+        links = re.findall(r'href="([^"]+)"', page)
+        assert {link.split("/")[-1] for link in links} == {path.name for path in out.iterdir()}
+        assert all(f"releases/{job}/" in link for link in links)  # the other release was not published
+        for link in links:
+            assert httpx.get(f"{urls[0]}/{link}").content == (out / link.split("/")[-1]).read_bytes()
+            assert f"{urls[0]}/{link}" in searchveil("crowd", "status", urls[0])
+        for missing in (f"{job}/..%2fserver.toml", f"{job}/server.toml", f"{other}/README.md", "zz/README.md"):
+            assert httpx.get(f"{urls[0]}/releases/{missing}").status_code == 404
     finally:
         for process in processes:
             process.terminate()

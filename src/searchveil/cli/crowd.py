@@ -135,6 +135,8 @@ def status(
         state = "open" if one["open"] else "released" if one["released"] else "closed"
         print(f"{one['job'][:8]}  {one['artifact']}, {one['policy']}, k {one['k']}: {state}")
         print(f"    {one['guarantee']}")
+        for name in one["files"]:
+            print(f"    {url.rstrip('/')}/releases/{one['job']}/{name}")
     if not jobs:
         print("There is no job yet.")
 
@@ -199,6 +201,7 @@ def job_release(
     config: Config,
     out: Annotated[Path, typer.Option(help="The folder to make.")],
     budget: BudgetOptions,
+    publish: Annotated[bool, typer.Option("--publish", help="Offer its files on the server's page.")] = False,
     json: Json = False,
 ) -> None:
     """Close a job, open what enough people share, and make the release folder."""
@@ -209,6 +212,8 @@ def job_release(
     store, found = job_named(config, name)
     with show.steps() as step:
         made, _ = release_job(store, found, out, ledger=budget.open(), progress=step)
+    if publish:
+        store.publish(found.id, str(out.absolute()))
     if json:
         show.print_json(made.plan.to_json() | {"rows": made.table.num_rows, "out": str(out)})
     else:
