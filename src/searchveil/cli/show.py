@@ -11,6 +11,7 @@ from searchveil.errors import printable as printable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from searchveil.crowd.jobs import Job
     from searchveil.lab.evaluate import Evaluation
     from searchveil.log import SearchLog
     from searchveil.privacy.ledger import Spent
@@ -116,6 +117,13 @@ def bar(what: str) -> "Iterator[Callable[[int, int], None]]":
     with Progress(console=Console(stderr=True)) as progress:
         task = progress.add_task(what, total=None)
         yield lambda done, total: progress.update(task, completed=done, total=total)
+
+
+def job(made: "Job") -> None:
+    """A crowd's job, in the words that its members are shown."""
+    print(f"{made.id.hex()[:8]}  {made.artifact}, policy {made.policy.name}, k {made.policy.k}")
+    for text in made.words().values():
+        print(f"  {text}")
 
 
 def warning(text: str) -> None:
