@@ -97,7 +97,10 @@ def test_evaluation_takes_it_as_a_log(log: SearchLog, folder: Path) -> None:
     found = evaluate(folder, log, applications=[])
     assert found.doubt is None
     assert set(found.measures["behaviour"]) == set(found.charts["behaviour"])
-    assert all(0 <= distance < 0.35 for distance in found.measures["behaviour"].values())
+    figures = dict(found.measures["behaviour"])
+    assert 0 <= figures.pop("transition overlap") <= 1
+    assert all(0 <= distance < 0.35 for distance in figures.values())
+    assert 0.5 < found.measures["classifier"]["AUC, at most"] <= 1
     assert "retained-users" in found.skipped
 
 

@@ -21,10 +21,11 @@ TEXTS = ("words", "letters", "longest_text", "popularity", "least_popularity")
 def visits_of(searches: Searches) -> ir.Table:
     """A row for each session: user, session, and a number for each feature; what a log does not tell is null."""
     engine, rows = searches.engine, searches.rows
-    clicks = rows["url"].count() if searches.clicked else ibis.null("int64")
-    ranks = {"rank": rows["rank"].sum(), "best": rows["rank"].min(), "ranked": rows["rank"].count()}
-    ranked = ranks if searches.ranked else dict.fromkeys(ranks, ibis.null("int64"))
-    each = engine.stage(rows.group_by(["user", "at", "query"]).agg(clicks=clicks, **ranked))
+    nothing = ibis.null("int64")
+    told = {"clicks": rows["url"].count() if searches.clicked else nothing}
+    for name, figure in {"rank": "sum", "best": "min", "ranked": "count"}.items():
+        told[name] = getattr(rows["rank"], figure)() if searches.ranked else nothing
+    each = engine.stage(rows.group_by(["user", "at", "query"]).agg(**told))
     texts = each.group_by("query").agg(popularity=each.count().cast("float64").log2().floor())
     in_order = ibis.window(group_by="user", order_by=["at", "query"])
     of_query = ibis.window(group_by=["user", "query"], order_by="at")

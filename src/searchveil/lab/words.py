@@ -14,6 +14,7 @@ APPLICATION: Mapping[str, str] = {
     "ad-hoc-search-feedback-published": "The same with the paper's feedback, which flatters",
     "query-suggestion": "Suggesting the next query",
     "query-suggestion-clicks": "Suggesting queries by clicks",
+    "click-model": "Predicting clicks",
     "session-search": "Searching within a session",
     "site-clustering": "Grouping web sites",
 }
