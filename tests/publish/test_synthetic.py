@@ -169,6 +169,15 @@ def test_invented_texts_look_like_nobody(folder: Path) -> None:
     assert any("~~odd" in str(text) for text in texts.to_pylist()), "a real word with the mark has it twice"
 
 
+def test_no_invented_text_is_a_named_query() -> None:
+    """Nor is an unknown word a real one: whatever begins with the mark has it twice."""
+    assert escaped(["~odd", "an ~odd one", "a~b"]) == ["~~odd", "an ~~odd one", "a~b"]
+    noisy = {"word_volume": np.ones(1), "bigram_volume": np.zeros(0), "shape": shape_of(1, 1)}
+    statistics = Statistics(queries=["~odd"], words=["~odd"], noisy=noisy)
+    texts = Inventor(statistics, "invented", np.random.default_rng(1)).texts(50).to_pylist()
+    assert all(re.fullmatch(r"~\d{1,8}", text) for text in texts)
+
+
 @pytest.mark.parametrize("words", [[], ["weather"]])
 def test_where_noise_left_no_lengths_texts_are_unknown_words(words: list[str]) -> None:
     noisy = {"word_volume": np.ones(len(words)), "bigram_volume": np.zeros(0), "shape": -shape_of(2, 1)}
