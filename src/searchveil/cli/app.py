@@ -493,5 +493,24 @@ def ledger(
         show.account(spent)
 
 
+@app.command(epilog=_example("searchveil studio log.tsv --ledger account.sqlite"))
+def studio(
+    log: Annotated[str | None, typer.Argument(metavar="[LOG]", help="A log to begin with.", show_default=False)] = None,
+    ledger: Annotated[str | None, typer.Option(metavar="FILE", help="The ledger that pays; made if new.")] = None,
+    host: Annotated[str, typer.Option(help="The address to listen on; others than this machine's are a risk.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(help="The port to listen on; 0 takes a free one.")] = 0,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
+) -> None:
+    """Explore, decide, pay and release on a page in the browser, for the files of this folder."""
+    from searchveil.studio.tools import check_tools
+
+    check_tools()
+    from searchveil.studio.serve import serve
+
+    serve(log, ledger, host=host, port=port, browser=browser, say=lambda line: print(line, flush=True))
+
+
 looking.add_to(app)
 tour.add_to(app)

@@ -23,6 +23,7 @@ from searchveil.publish.votes import Votes, elected
 from searchveil.publish.weighted import Calibration, Weighted
 from searchveil.publish.zealous import Zealous
 
+PREDICTED: tuple[type[Mechanism], ...] = (Weighted, Votes, Zealous)
 MOST_PAIRS = 1_000_000  # of user and item, in a log that is tried: a second or two
 ENOUGH_NOISE = 3.0  # a standard deviation that many users' weights are still small beside
 FEW_ITEMS = 6  # of a user: votes may publish more than weighted selection
