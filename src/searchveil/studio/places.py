@@ -34,8 +34,9 @@ class Places:
         shown = printable(text)
         try:
             resolved = (self.root / text).resolve()
+            resolved.exists()  # which a name that is too long does not survive either
         except (OSError, ValueError, RuntimeError):
-            raise InputError(f"'{shown}' is no name of a file", parameter=parameter) from None
+            raise InputError(f"'{shown[:80]}' is no name of a file", parameter=parameter) from None
         if resolved in self.named:
             return resolved
         if not text or not resolved.is_relative_to(self.root) or resolved == self.root:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import uvicorn
 
-from searchveil.errors import InputError
+from searchveil.errors import InputError, setting
 from searchveil.studio.app import application
 from searchveil.studio.guard import ENTRY, Door
 from searchveil.studio.places import Places
@@ -84,7 +84,11 @@ def bound(host: str, port: int) -> socket.socket:
         raise InputError(
             f"{host}:{port} cannot be listened on: {getattr(problem, 'strerror', None) or problem}",
             parameter="port",
-            instead="choose another, or 0 for a free one",
+            instead="choose another "
+            + setting("host")
+            + " or "
+            + setting("port")
+            + ", which is any free one if left out",
         ) from None
     listening.listen(128)
     return listening

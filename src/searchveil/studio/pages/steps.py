@@ -18,7 +18,18 @@ from searchveil.privacy.rounding import at_most
 from searchveil.publish.described import described
 from searchveil.publish.folder import FORMATS, check_writable
 from searchveil.studio import commands, forecast, pictures
-from searchveil.studio.drafts import GUESS, NEW, NONE, READING, Built, Draft, built, choose_method, guess_problems
+from searchveil.studio.drafts import (
+    GUESS,
+    NEW,
+    NONE,
+    READING,
+    Built,
+    Draft,
+    Problems,
+    built,
+    choose_method,
+    guess_problems,
+)
 from searchveil.studio.show import made_page, page, words
 from searchveil.studio.state import Studio
 from searchveil.studio.words import said
@@ -71,14 +82,14 @@ async def save(request: Request) -> Response:
     return await run_in_threadpool(_page, request, draft, step, problem)
 
 
-def _page(request: Request, draft: Draft, step: str, problem: SearchveilError | None = None, **more: Any) -> Response:
+def _page(request: Request, draft: Draft, step: str, problem: SearchveilError | None = None) -> Response:
     studio = studio_of(request)
     found = built(draft, studio.places)
-    problems = found.problems | guess_problems(draft)
+    values = SHOWING[step](studio, draft, found, request)
+    problems = found.problems | guess_problems(draft) | values.pop("problems", {})
     if problem is not None:
         problems = problems | {problem.parameter or "": problem}
-    values = SHOWING[step](studio, draft, found, request)
-    values = {"problems": problems, "plan": found.plan, "mechanism": found.mechanism} | values | more
+    values |= {"problems": problems, "plan": found.plan}
     return page(request, step, draft=draft, step=step, steps=STEPS, NEW=NEW, NONE=NONE, **values)
 
 
@@ -94,7 +105,7 @@ def _save_log(studio: Studio, draft: Draft, form: Form) -> None:
 
 def _show_log(studio: Studio, draft: Draft, found: Built, request: Request) -> dict[str, Any]:
     folder = request.query_params.get("folder", "")
-    listed, problems = [], dict(found.problems)
+    listed, problems = [], {}
     try:
         listed = studio.places.listed(folder)
     except InputError as problem:
@@ -271,7 +282,7 @@ def _save_budget(studio: Studio, draft: Draft, form: Form) -> None:
 def _show_budget(studio: Studio, draft: Draft, found: Built, request: Request) -> dict[str, Any]:
     if not draft.out:
         draft.out = _free_name(studio, draft)
-    problems = dict(found.problems)
+    problems: Problems = {}
     spent = foreseen = None
     try:
         if draft.ledger not in ("", NEW, NONE):
@@ -292,6 +303,7 @@ def _show_budget(studio: Studio, draft: Draft, found: Built, request: Request) -
         "tables": tuple(FORMATS),
         "confirmation": confirmation(found),
         "missing": _missing(draft, found),
+        "payable": not problems and not (foreseen and foreseen.refusal),
         **commanded,
     }
 
