@@ -14,6 +14,7 @@ from local import LocalCrowd
 from test_crowd_faults import a_report
 from test_tokens import batch, post
 
+from searchveil import bodies
 from searchveil.crowd import web
 from searchveil.crowd.artifacts import Search
 from searchveil.crowd.config import key_in, listening, members_in
@@ -30,7 +31,7 @@ from searchveil.errors import InputError
 def relay(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """A relay on a port of this machine that has little patience."""
     monkeypatch.setattr(web, "SLOWEST_HEADERS", 0.2)
-    monkeypatch.setattr(web, "SLOWEST_BODY", 0.2)
+    monkeypatch.setattr(bodies, "SLOWEST_BODY", 0.2)
     server = web.serving(relay_app(Relay(hpke.generate()[0], {0: "http://127.0.0.1:1"})))
     with web.listen("127.0.0.1", 0) as place:
         thread = threading.Thread(target=server.run, kwargs={"sockets": [place]})

@@ -8,8 +8,8 @@ import pytest
 from local import LocalCrowd
 from starlette.exceptions import HTTPException
 
+from searchveil import bodies
 from searchveil.crowd import relay as module
-from searchveil.crowd import web
 from searchveil.crowd.choice import sends
 from searchveil.crowd.policy import make_policy
 from searchveil.crowd.relay import ANSWER_BYTES, Relay, relay_app
@@ -182,7 +182,7 @@ def test_a_relay_leaves_no_file(crowd: LocalCrowd) -> None:
 
 
 def test_a_body_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "SLOWEST_BODY", 0.05)
+    monkeypatch.setattr(bodies, "SLOWEST_BODY", 0.05)
 
     class Slow:
         async def stream(self) -> AsyncIterator[bytes]:
@@ -190,5 +190,5 @@ def test_a_body_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch)
             await asyncio.sleep(10)
 
     with pytest.raises(HTTPException) as refused:
-        asyncio.run(web.read_body(Slow(), 100))  # type: ignore[arg-type]
+        asyncio.run(bodies.read_body(Slow(), 100))  # type: ignore[arg-type]
     assert refused.value.status_code == 408

@@ -160,7 +160,7 @@ def test_what_is_no_text_of_a_method_is_refused(text: str) -> None:
 
 
 def test_an_error_is_written_as_its_reader_writes_parameters() -> None:
-    from searchveil.cli.wording import on_command_line
+    from searchveil.wording import on_command_line
 
     with pytest.raises(InputError) as refusal:
         sv.Zealous(1, 1e-6, notion="probabilistic", neighbours="add-remove")

@@ -44,7 +44,7 @@ def answer() -> NoReturn:
 def _refuse(problem: Exception) -> NoReturn:
     """End with one line for what the user can mend; what is a fault of ours is raised again."""
     if isinstance(problem, SearchveilError):
-        from searchveil.cli.wording import on_command_line
+        from searchveil.wording import on_command_line
 
         _stop(problem.written(on_command_line), problem.exit_code)
     if isinstance(problem, OSError):

@@ -143,7 +143,7 @@ def summary(figures: Mapping[str, Any]) -> None:
     told = {"format": figures["format"], "columns": ", ".join(columns)}
     told_already = ("source", "problems", "warning", "column_names", *told)
     told |= {name.replace("_", " "): value for name, value in figures.items() if name not in told_already}
-    rows({name: value for name, value in told.items() if value not in (None, "")})
+    rows({name: value for name, value in told.items() if value not in (None, "", [])})
 
 
 def plan(plan: "Plan") -> None:

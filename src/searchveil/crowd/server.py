@@ -15,12 +15,13 @@ from starlette.requests import Request
 from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from searchveil.bodies import read_body
 from searchveil.crowd.jobs import Job, read_job
 from searchveil.crowd.relay import MOST_REPORTS
 from searchveil.crowd.report import DUMMY, RECEIPT_BYTES, SEALED_BYTES, Report, ReportError, receipt, unseal
 from searchveil.crowd.store import ACCEPTED, REFUSED, JobClosedError, Store
 from searchveil.crowd.tokens import is_genuine, read_elements, write_evaluation
-from searchveil.crowd.web import application, member, octets, read_body
+from searchveil.crowd.web import application, member, octets
 from searchveil.crypto import hpke, voprf
 from searchveil.errors import InputError
 
@@ -119,7 +120,6 @@ class Server:
                 }
             )
         return found
-
 
     def release_file(self, id: bytes, name: str) -> Path:
         """A file of a release that its operator has published."""

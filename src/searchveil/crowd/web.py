@@ -1,4 +1,4 @@
-"""What the three programs share on the wire: bounded bodies, plain errors, and how each is run."""
+"""What the three programs share on the wire: plain errors, and how each is run."""
 
 import asyncio
 import socket
@@ -18,25 +18,8 @@ from searchveil.crowd.tokens import member_of
 from searchveil.errors import InputError, SearchveilError
 
 SLOWEST_HEADERS = 20  # seconds until the first request on a connection must have begun
-SLOWEST_BODY = 30  # seconds that a body may take
 MOST_CONNECTIONS = 1_000  # at a time: each may hold a body of two megabytes
 Handler = Callable[[Request], Awaitable[Response]]
-
-
-async def read_body(request: Request, most: int) -> bytes:
-    """The body, unless it is larger than `most` bytes or takes too long."""
-    parts: list[bytes] = []
-    size = 0
-    try:
-        async with asyncio.timeout(SLOWEST_BODY):
-            async for part in request.stream():
-                size += len(part)
-                if size > most:
-                    raise HTTPException(413, f"the body is larger than {most} bytes")
-                parts.append(part)
-    except TimeoutError:
-        raise HTTPException(408, f"the body took longer than {SLOWEST_BODY} seconds") from None
-    return b"".join(parts)
 
 
 def member(request: Request, members: Callable[[], frozenset[str]]) -> str:

@@ -97,6 +97,15 @@ class Parameter:
         upper = f"below {below}" if below is not None else f"at most {most}" if most is not None else ""
         return " and ".join(filter(None, (lower, upper)))
 
+    @property
+    def limits(self) -> str:
+        """The range with its unit, in words."""
+        return ", ".join(filter(None, [self.range, self.declared.unit and f"in {self.declared.unit}"]))
+
+    @property
+    def choices_in_words(self) -> str:
+        return f"One of {', '.join(self.choices)}" if self.choices else ""
+
     def to_json(self) -> dict[str, Any]:
         """Everything a form needs; a default that is no JSON is given by its name."""
         plain = self.default is None or isinstance(self.default, bool | int | float | str | tuple)
