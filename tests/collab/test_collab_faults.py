@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 from consortium import Consortium, NoNoise, counts
 
-from searchveil.collab.party import Party
+from searchveil.collab.member import Member
 from searchveil.errors import InputError
 from searchveil.privacy.ledger import Ledger
 
@@ -72,7 +72,7 @@ class Proxy:
         self.cut = False
 
 
-def slowed(party: Party, slow: str, seconds: float) -> None:
+def slowed(party: Member, slow: str, seconds: float) -> None:
     honest = party.link.send
 
     def send(recipient: str, phase: Any, topic: str, payload: bytes) -> None:

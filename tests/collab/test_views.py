@@ -13,8 +13,8 @@ from scipy import stats
 from searchveil.collab import coordinator as coordinator_module
 from searchveil.collab import opening, ring
 from searchveil.collab.coordinator import Coordinator
+from searchveil.collab.member import Member
 from searchveil.collab.messages import Header, unpack
-from searchveil.collab.party import Party
 from searchveil.crypto import masks, ristretto255
 from searchveil.privacy.noise import Source
 
@@ -23,7 +23,7 @@ FALSE_ALARM = 1e-6
 Seen = list[tuple[str, str, str, bytes]]  # sender, phase, topic, content as the recipient reads it
 
 
-def watched(party: Party) -> Seen:
+def watched(party: Member) -> Seen:
     seen: Seen = []
     honest = party.link._fetch
 

@@ -59,6 +59,32 @@ def test_reports_of_several_senders_leave_together_in_another_order() -> None:
     assert opened != flat
 
 
+def test_many_reports_of_one_sender_wait_for_those_of_others() -> None:
+    """However many: passed on at once they would be mixed with nobody's."""
+    private, public = hpke.generate()
+    to_server = hpke.generate()[1]
+    sizes: list[int] = []
+
+    async def server(request: httpx.Request) -> httpx.Response:
+        sizes.append(len(request.content) // SEALED_BYTES)
+        return httpx.Response(503)
+
+    def body(number: int) -> bytes:
+        return b"".join(seal(dummy(bytes(16)), to_server, [(1, public)]) for _ in range(number))
+
+    async def play() -> None:
+        relay = Relay(private, {0: "http://server"}, hold_seconds=60, at_least=5)
+        async with httpx.AsyncClient(transport=httpx.MockTransport(server)) as relay.client:
+            first = asyncio.create_task(relay.take(1, body(8)))
+            while sum(map(len, relay.waiting.values())) < 8:
+                await asyncio.sleep(0.001)
+            assert sizes == []
+            await asyncio.gather(first, relay.take(1, body(1)))
+
+    asyncio.run(asyncio.wait_for(play(), 60))
+    assert sizes == [9]
+
+
 def test_a_member_whose_coins_all_show_tails_sends_as_much_as_others(crowd: LocalCrowd) -> None:
     """On the way nobody sees whether anything true is among what is sent."""
     job = crowd.job(make_policy("ST_u", epsilon=1, delta=1e-6, p=1e-9))
@@ -111,7 +137,7 @@ def test_reports_on_their_way_count_as_waiting(monkeypatch: pytest.MonkeyPatch) 
             await answered.wait()
             return httpx.Response(503)
 
-        relay = Relay(private, {0: "http://server"}, hold_seconds=60, at_least=20)
+        relay = Relay(private, {0: "http://server"}, hold_seconds=0.01, at_least=20)
         async with httpx.AsyncClient(transport=httpx.MockTransport(hanging)) as relay.client:
             asked = [asyncio.create_task(relay.take(1, body)) for _ in range(5)]
             while relay.held < 80 or relay.waiting or sum(one.done() for one in asked) < 3:

@@ -70,6 +70,32 @@ def steps() -> "Iterator[Callable[[str], None]]":
 
 
 @contextmanager
+def steps_and_bars() -> "Iterator[tuple[Callable[[str], None], Callable[[str, int, int], None]]]":
+    """Steps, of which some can be counted: (what, done, total) is a bar on a terminal, tenths of it when piped."""
+    if not sys.stderr.isatty():
+        told = ("", -1)
+
+        def tell(what: str, done: int, total: int) -> None:
+            nonlocal told
+            tenth = 10 * done // max(total, 1)
+            if what != told[0] or tenth > told[1]:
+                told = what, tenth
+                _tell(f"… {what}: {10 * tenth} %")
+
+        yield lambda step: _tell(f"… {step}"), tell
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=None)
+        yield (
+            lambda step: progress.update(task, description=step, completed=0, total=None),
+            lambda what, done, total: progress.update(task, description=what, completed=done, total=total),
+        )
+
+
+@contextmanager
 def bar(what: str) -> "Iterator[Callable[[int, int], None]]":
     """Progress of countable work: a bar on a terminal, a line for every tenth when piped."""
     if not sys.stderr.isatty():

@@ -56,6 +56,7 @@ def _send_own(link: Link, after: str, items: list[bytes], order: npt.NDArray[np.
             for i in places.tolist()
         ]
         link.send_part(after, "blind", link.name, b"".join(points), part, last=part == count - 1)
+        link.bar("blinding its own items", min(len(order), (part + 1) * per_part), len(order))
 
 
 def _pass_on(link: Link, before: str, after: str, *, owner: str, key: bytes) -> None:
@@ -70,6 +71,7 @@ def _receive_own(link: Link, before: str, scalar: bytes, expected: int) -> Ids:
         for start in range(0, len(multiplied), POINT_BYTES):
             point = multiplied[start : start + POINT_BYTES]
             made.append(hashlib.blake2b(point, digest_size=ID_BYTES, person=b"collab id").digest())
+        link.bar("taking back its own items", len(made), expected)
         if len(made) > expected:
             break
     if len(made) != expected:

@@ -2,6 +2,7 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from html import escape
 from typing import Any
 
@@ -15,7 +16,7 @@ from starlette.routing import Route
 from searchveil.crowd.jobs import Job, read_job
 from searchveil.crowd.relay import MOST_REPORTS
 from searchveil.crowd.report import DUMMY, RECEIPT_BYTES, SEALED_BYTES, Report, ReportError, receipt, unseal
-from searchveil.crowd.store import ACCEPTED, REFUSED, Store
+from searchveil.crowd.store import ACCEPTED, REFUSED, JobClosedError, Store
 from searchveil.crowd.tokens import is_genuine, read_elements, write_evaluation
 from searchveil.crowd.web import application, member, octets, read_body
 from searchveil.crypto import hpke, voprf
@@ -70,10 +71,13 @@ class Server:
         """An answer for each sealed report: a status byte and a receipt. What is accepted is on the disk."""
         if not body or len(body) % SEALED_BYTES:
             raise InputError(f"a body is sealed reports of {SEALED_BYTES} bytes each")
-        jobs = self.open_jobs()
-        opened = [self._open(body[i : i + SEALED_BYTES], jobs) for i in range(0, len(body), SEALED_BYTES)]
-        kept = [(text, report, jobs[report.job][0].secondary_k is not None) for text, report in opened if report]
-        statuses = iter(self.store.add_reports(kept))
+        while True:
+            jobs = self.open_jobs()
+            opened = [self._open(body[i : i + SEALED_BYTES], jobs) for i in range(0, len(body), SEALED_BYTES)]
+            kept = [(text, report, jobs[report.job][0].secondary_k is not None) for text, report in opened if report]
+            with suppress(JobClosedError):  # in this very moment; then its reports are refused
+                statuses = iter(self.store.add_reports(kept))
+                break
         answers = []
         for text, report in opened:
             status = next(statuses) if report else (ACCEPTED if text else REFUSED)
