@@ -75,6 +75,8 @@ class Texts:
         """The items' texts, in this order."""
         place = pc.index_in(pa.array(self.numbers), value_set=pa.array(items))
         rows = np.flatnonzero(place.is_valid().to_numpy(zero_copy_only=False))
+        if len(rows) != len(items):
+            raise AssertionError("the log changed while it was read")
         return self.table.take(rows[np.argsort(place.drop_null().to_numpy())])
 
 
