@@ -8,8 +8,8 @@ import pytest
 from local import LocalCrowd
 from starlette.exceptions import HTTPException
 
+from searchveil import bodies
 from searchveil.crowd import relay as module
-from searchveil.crowd import web
 from searchveil.crowd.choice import sends
 from searchveil.crowd.policy import make_policy
 from searchveil.crowd.relay import ANSWER_BYTES, Relay, relay_app
@@ -57,6 +57,32 @@ def test_reports_of_several_senders_leave_together_in_another_order() -> None:
     flat = [one for some in reports for one in some]
     assert sorted(opened) == sorted(flat)
     assert opened != flat
+
+
+def test_many_reports_of_one_sender_wait_for_those_of_others() -> None:
+    """However many: passed on at once they would be mixed with nobody's."""
+    private, public = hpke.generate()
+    to_server = hpke.generate()[1]
+    sizes: list[int] = []
+
+    async def server(request: httpx.Request) -> httpx.Response:
+        sizes.append(len(request.content) // SEALED_BYTES)
+        return httpx.Response(503)
+
+    def body(number: int) -> bytes:
+        return b"".join(seal(dummy(bytes(16)), to_server, [(1, public)]) for _ in range(number))
+
+    async def play() -> None:
+        relay = Relay(private, {0: "http://server"}, hold_seconds=60, at_least=5)
+        async with httpx.AsyncClient(transport=httpx.MockTransport(server)) as relay.client:
+            first = asyncio.create_task(relay.take(1, body(8)))
+            while sum(map(len, relay.waiting.values())) < 8:
+                await asyncio.sleep(0.001)
+            assert sizes == []
+            await asyncio.gather(first, relay.take(1, body(1)))
+
+    asyncio.run(asyncio.wait_for(play(), 60))
+    assert sizes == [9]
 
 
 def test_a_member_whose_coins_all_show_tails_sends_as_much_as_others(crowd: LocalCrowd) -> None:
@@ -111,7 +137,7 @@ def test_reports_on_their_way_count_as_waiting(monkeypatch: pytest.MonkeyPatch) 
             await answered.wait()
             return httpx.Response(503)
 
-        relay = Relay(private, {0: "http://server"}, hold_seconds=60, at_least=20)
+        relay = Relay(private, {0: "http://server"}, hold_seconds=0.01, at_least=20)
         async with httpx.AsyncClient(transport=httpx.MockTransport(hanging)) as relay.client:
             asked = [asyncio.create_task(relay.take(1, body)) for _ in range(5)]
             while relay.held < 80 or relay.waiting or sum(one.done() for one in asked) < 3:
@@ -156,7 +182,7 @@ def test_a_relay_leaves_no_file(crowd: LocalCrowd) -> None:
 
 
 def test_a_body_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "SLOWEST_BODY", 0.05)
+    monkeypatch.setattr(bodies, "SLOWEST_BODY", 0.05)
 
     class Slow:
         async def stream(self) -> AsyncIterator[bytes]:
@@ -164,5 +190,5 @@ def test_a_body_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch)
             await asyncio.sleep(10)
 
     with pytest.raises(HTTPException) as refused:
-        asyncio.run(web.read_body(Slow(), 100))  # type: ignore[arg-type]
+        asyncio.run(bodies.read_body(Slow(), 100))  # type: ignore[arg-type]
     assert refused.value.status_code == 408

@@ -49,7 +49,7 @@ def test_the_engine_cuts_as_python_does(engine: Engine) -> None:
 
 @given(st.lists(st.text(st.sampled_from("abé. 東京のはラテ北ไทกยว٣+"), min_size=1), min_size=1).map(" ".join))
 def test_nothing_but_marks_is_lost_and_parts_do_not_meet(text: str) -> None:
-    """Of a part in such a script every letter and digit is in a word, in order; other parts are words as they are."""
+    """Of a part in such a script every letter and digit is in a word, in its order; other parts are whole words."""
     expected = "".join(
         part if re.search(WITHOUT_SPACES, part) is None else re.sub(r"[^\w]|_", "", part) for part in text.split()
     )

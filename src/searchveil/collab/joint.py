@@ -102,6 +102,7 @@ def plan_for(agreement: Agreement, run: str) -> Plan[JointSettings]:
         unprotected=(
             "from the coordinator: how many items each party has, dummies among them, and how many of these the "
             "parties share",
+            "from the coordinator and other parties: when messages come, and so how long a party took to count its log",
         ),
         caveats=(*_caveats(agreement, padding), *(sampler.caveats("user") if sampler is not None else ())),
         trust="parties",

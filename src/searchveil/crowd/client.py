@@ -195,27 +195,29 @@ class Client:
         outputs: list[bytes] = []
         for token, start in zip(tokens, range(0, len(inputs), BATCH), strict=True):
             some = inputs[start : start + BATCH]
-            outputs += self._evaluate(job, token, some + [b""] * (BATCH - len(some)))[: len(some)]
+            outputs += self._evaluate(job, token, some)
         per = 1 if job.secondary_k is None else 2
         return [outputs[i : i + per] for i in range(0, len(outputs), per)]
 
     def _evaluate(self, job: Job, token: bytes, inputs: Sequence[bytes]) -> list[bytes]:
-        # The blinds follow from the token and random bytes of this machine, so that a stopped run asks the same
+        # What is asked follows from the token and random bytes of this machine, so that a stopped run asks the same
         # question with it. Neither the token, which the randomness server sees, nor the user's secret, which who made
-        # the invitation may know, tells them. Each blind is another one, so that what fills a batch up looks like the
-        # rest.
-        blinded = [voprf.blind(one, self._blind(token, i)) for i, one in enumerate(inputs)]
-        body = token + b"".join(one.element for one in blinded)
+        # the invitation may know, tells the blinds, or what only fills the batch up.
+        blinded = [voprf.blind(one, voprf.to_blind(self._drawn(token, i))) for i, one in enumerate(inputs)]
+        fillers = [voprf.filler(self._drawn(token, i)) for i in range(len(inputs), BATCH)]
+        body = b"".join((token, *(one.element for one in blinded), *fillers))
         answer = self._post(f"{self.community.randomness}/evaluate/{job.epoch}", body)
-        return voprf.finalize(bytes.fromhex(job.randomness_key), inputs, blinded, *read_evaluation(answer))
+        key = bytes.fromhex(job.randomness_key)
+        return voprf.finalize(key, inputs, blinded, *read_evaluation(answer), fillers)
 
-    def _blind(self, token: bytes, number: int) -> bytes:
+    def _drawn(self, token: bytes, number: int) -> bytes:
+        """64 bytes that nobody else knows, another for each place in a batch."""
         text = b"searchveil crowd blind v1" + token + number.to_bytes(4, "big")
         kept = self.log.get("blinding")
         if kept is None:
             kept = os.urandom(32).hex()
             self.log.set("blinding", kept)
-        return voprf.to_blind(hmac.digest(bytes.fromhex(kept), text, "sha512"))
+        return hmac.digest(bytes.fromhex(kept), text, "sha512")
 
     # --- sending ---
 

@@ -102,8 +102,10 @@ class Mechanism(ABC, Generic[S]):
         plan = self.prepare(self.plan(log), source)
         entry = None
         if ledger is not None:
+            progress("paying")
             known: dict[str, Any] = {"method": plan.method, "item": plan.item, "parameters": plan.parameters}
             entry = ledger.reserve(plan.guarantee, log=log, **known)
+            progress(f"paid, as entry {entry.id} of {ledger.path}")
         published = self.publish(log, plan, source, progress)
         if published.figures is not None:
             plan = replace(plan, figures=published.figures, advice=published.advice)

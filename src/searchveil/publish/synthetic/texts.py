@@ -1,5 +1,6 @@
 """Invented texts for queries that are not named: known words in likely orders, `~123` for those that are not known."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -18,12 +19,13 @@ Tail = Literal["invented", "token", "omit"]
 
 TRIES = 5  # to invent a text that does not look personal and is not named
 MARK = "~"  # before the number of a word that is not known
+BEFORE_A_WORD = re.compile(rf"(?<!\S){MARK}")
 NUMBERS = 10**8  # eight digits at most: nine or more may look like a number of a person
 
 
 def escaped(texts: Sequence[str]) -> list[str]:
-    """A real text that begins with the mark has it twice, so that none can be taken for an unknown word."""
-    return [MARK + text if text.startswith(MARK) else text for text in texts]
+    """A real word that begins with the mark has it twice, so that none can be taken for an unknown one."""
+    return [BEFORE_A_WORD.sub(MARK + MARK, text) for text in texts]
 
 
 class Inventor:
@@ -31,7 +33,7 @@ class Inventor:
 
     def __init__(self, statistics: Statistics, tail: Tail, random: np.random.Generator) -> None:
         self._random, self._tail = random, tail
-        self._named = pa.array(statistics.queries, pa.string())
+        self._named = pa.array(escaped(statistics.queries), pa.string())
         words = projected(statistics.noisy["word_volume"])
         self._texts = pa.array(escaped(statistics.words), pa.string())
         self._words = Draws(words)
