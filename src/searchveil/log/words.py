@@ -5,7 +5,7 @@ part between spaces is cut by itself, so a part in Latin letters is a word as it
 """
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import cache
 from typing import Any
 
@@ -82,7 +82,7 @@ def segmentation() -> str:
 
 
 @cache
-def _cutter() -> Any:
+def _cutter() -> Callable[[str], list[str]]:
     """Carries all it needs, so that it can travel to a worker where searchveil is not installed."""
     pattern = WITHOUT_SPACES
 
