@@ -123,9 +123,7 @@ def _texts(store: Store, job: Job, waiting: Sequence[tuple[bytes, _Group, list[b
         yield Opened(text, sum(true), spellings)
 
 
-def _spellings(
-    store: Store, job: Job, text: str, secret: bytes, group: _Group, true: Sequence[bool]
-) -> dict[str, int]:
+def _spellings(store: Store, job: Job, text: str, secret: bytes, group: _Group, true: Sequence[bool]) -> dict[str, int]:
     """The spellings of which enough true shares came, typed in the same way; each has a secret of its own."""
     assert job.secondary_k is not None
     fields = store.fields(group.tokens)
