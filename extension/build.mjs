@@ -1,4 +1,4 @@
-// Builds dist/unpacked (to load into a browser), the two zip files, and with --tests the unit tests.
+// Builds dist/unpacked (to load into a browser), the two zip files, and with --tests the unit tests; with --out DIR there.
 // The same sources give the same bytes: names are sorted and no time goes into a file.
 
 import { mkdirSync, readdirSync, readFileSync, rmSync, writeFileSync } from "node:fs";
@@ -8,8 +8,9 @@ import { zipSync } from "fflate";
 import { ICONS, icon } from "./icons.mjs";
 
 const root = import.meta.dirname;
-const unpacked = join(root, "dist/unpacked");
-const common = { bundle: true, charset: "utf8", legalComments: "none", logLevel: "warning", target: ["chrome121", "firefox140"] };
+const out = process.argv.includes("--out") ? process.argv[process.argv.indexOf("--out") + 1] : join(root, "dist");
+const unpacked = join(out, "unpacked");
+const common = { bundle: true, charset: "utf8", legalComments: "none", logLevel: "warning", target: ["chrome121", "firefox142"] };
 const version = JSON.parse(readFileSync(join(root, "package.json"), "utf8")).version;
 
 /** Where a rule's pages are, as a match pattern: with a query in the address, unless the site may post it. */
@@ -51,11 +52,11 @@ async function extension() {
   });
   const content = Object.fromEntries(files(unpacked).map((name) => [name, readFileSync(join(unpacked, name))]));
   const zip = zipSync(content, { level: 9, mtime: new Date(2020, 0, 1), os: 3 });
-  for (const browser of ["firefox", "chromium"]) write(join(root, "dist", `searchveil-${version}-${browser}.zip`), zip);
+  for (const browser of ["firefox", "chromium"]) write(join(out, `searchveil-${version}-${browser}.zip`), zip);
 }
 
 async function tests() {
-  const folder = join(root, "dist/tests");
+  const folder = join(out, "tests");
   rmSync(folder, { recursive: true, force: true });
   const names = readdirSync(join(root, "test")).filter((name) => name.endsWith(".ts"));
   await build({

@@ -129,6 +129,18 @@ def test_two_devices_share_one_contribution_bound(crowd: LocalCrowd) -> None:
     assert (crowd.run(first, job).reports, crowd.run(second, job).reports) == (2, 1)
 
 
+def test_two_devices_that_begin_at_once_share_one_bound_too(crowd: LocalCrowd) -> None:
+    """Each counts on tokens that the other takes: the second one begins again with what is left."""
+    job = crowd.job(make_policy("FT_u", k=2, per_user=3))
+    invitation, secret = crowd.invite()[0], bytes(range(32))
+    devices = [crowd.member(name, list(name[:2]), invitation=invitation, secret=secret) for name in ("ab", "cd")]
+    for device in devices:
+        device.log.set_consent(job.id.hex(), "always")
+        device._begin(job)
+    assert [device.run(job).reports for device in devices] == [2, 1]
+    assert crowd.server.store.count_reports(job.id) == 3
+
+
 def test_instances_count_under_ft_a(crowd: LocalCrowd) -> None:
     job = crowd.job(make_policy("FT_a", k=3))
     crowd.run(crowd.member("one", [Search("again", START + i) for i in range(4)]), job)

@@ -26,7 +26,9 @@ async function client(): Promise<Client> {
   return new Client(await store(), http);
 }
 
-// --- The icon ---
+// --- The icon, and the pages that are open ---
+
+const pages = new BroadcastChannel("searchveil");
 
 async function showState(): Promise<void> {
   const database = await store();
@@ -41,6 +43,7 @@ async function showState(): Promise<void> {
   await chrome.action.setTitle({ title: jobs > 0 ? `${title} ${chrome.i18n.getMessage("icon_jobs", String(jobs))}` : title });
   await chrome.action.setBadgeText({ text: paused ? "❚❚" : jobs > 0 ? String(jobs) : "" });
   await chrome.action.setBadgeBackgroundColor({ color: paused ? "#8a4b00" : "#4338a0" });
+  pages.postMessage("changed");
 }
 
 async function togglePause(): Promise<void> {

@@ -110,6 +110,8 @@ export async function page(show: (database: Database) => Promise<void>): Promise
     await show(database);
   };
   await all();
+  // The worker says when something has changed: a search came in, the icon was clicked.
+  new BroadcastChannel("searchveil").onmessage = () => void all();
   document.addEventListener("visibilitychange", () => {
     if (document.visibilityState === "visible") void all();
   });

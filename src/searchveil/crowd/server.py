@@ -37,11 +37,11 @@ class Server:
 
     def open_jobs(self) -> dict[bytes, tuple[Job, bytes]]:
         """The jobs that take reports, with the private keys of their tokens."""
-        now = self.clock()
+        now, known = self.clock(), self._jobs  # which another thread may replace meanwhile
         found = {}
         for stored in self.store.jobs():
             if not stored.closed and stored.token_private is not None:
-                job = self._jobs[stored.id][0] if stored.id in self._jobs else read_job(stored.document, self.signer)
+                job = known[stored.id][0] if stored.id in known else read_job(stored.document, self.signer)
                 if job.opens - LATE <= now < job.expires + LATE:
                     found[stored.id] = job, stored.token_private
         self._jobs = found

@@ -9,6 +9,8 @@ import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
@@ -17,6 +19,16 @@ from uvicorn.protocols.http.h11_impl import H11Protocol
 from searchveil.crowd.tokens import member_of
 from searchveil.errors import InputError, SearchveilError
 
+# The extension asks for no permission to read our servers' addresses, so they allow it themselves. Its anonymous
+# requests from Firefox have no origin. There are no cookies here that a web page could make use of.
+_BROWSERS = Middleware(
+    CORSMiddleware,
+    allow_origin_regex="null|(chrome|moz)-extension://[0-9a-z-]+",
+    allow_methods=("GET", "POST"),
+    allow_headers=("Authorization",),
+    allow_credentials=True,
+    max_age=3600,
+)
 SLOWEST_HEADERS = 20  # seconds until the first request on a connection must have begun
 MOST_CONNECTIONS = 1_000  # at a time: each may hold a body of two megabytes
 Handler = Callable[[Request], Awaitable[Response]]
@@ -43,7 +55,7 @@ def application(routes: list[Route], lifespan: Any = None) -> Starlette:
         return JSONResponse({"error": error.detail}, status_code=error.status_code)
 
     handlers: Any = {SearchveilError: refused, SQLAlchemyError: unavailable, HTTPException: http_error}
-    return Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan)
+    return Starlette(routes=routes, middleware=[_BROWSERS], exception_handlers=handlers, lifespan=lifespan)
 
 
 def octets(body: bytes) -> Response:
