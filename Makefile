@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SUDO := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 
-.PHONY: demo quick test lint bench bench-peers clean java browser postgres
+.PHONY: demo quick test all-tests lint bench bench-peers clean java browser postgres
 
 $(BIN)/searchveil: pyproject.toml
 	@echo "Setting up $(VENV) (a minute or two, once) …"
@@ -45,8 +45,12 @@ lint: $(VENV)/.test-tools
 quick: $(VENV)/.test-tools lint
 	$(BIN)/pytest -q -n 2 --dist worksteal -m 'not slow and not spark'
 
+# Types are checked by one process, beside the first tests.
+test: $(VENV)/.test-tools java browser postgres
+	@$(MAKE) --no-print-directory --jobs 2 lint all-tests
+
 # More workers than cores: much of the time goes into waiting for processes, Java and browsers.
-test: $(VENV)/.test-tools java browser postgres lint
+all-tests:
 	$(BIN)/pytest -n 4 --dist worksteal
 
 bench: $(VENV)/.test-tools
