@@ -102,7 +102,7 @@ def test_it_is_a_log_in_every_format(folder: Path, tmp_path: Path, duckdb_engine
         read.table.select(*drawn.table.column_names).mutate(user=read.table["user"].cast("int64"))
     )
     assert rows["url"].null_count > 0
-    order = [(name, "ascending") for name in drawn.table.column_names]
+    order: Any = [(name, "ascending") for name in drawn.table.column_names]
     assert rows.cast(drawn.table.schema).sort_by(order).equals(drawn.table.combine_chunks().sort_by(order))
 
 

@@ -66,7 +66,7 @@ def test_a_session_by_numbers(engine: Engine) -> None:
 
 def test_transitions_that_both_have(duckdb_engine: Engine) -> None:
     def steps(texts: str) -> View:
-        rows = [("a", minute, text, None) for minute, text in enumerate(texts)]
+        rows: list[tuple[str, int, str, int | None]] = [("a", minute, text, None) for minute, text in enumerate(texts)]
         return View.of_log(log_of(rows, duckdb_engine))
 
     original, release = steps("xyxyx"), steps("xyz")  # x→y and y→x twice each; x→y and y→z once each
