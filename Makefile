@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SUDO := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 
-.PHONY: demo quick test lint bench bench-peers clean java browser postgres
+.PHONY: demo docs quick test lint bench bench-peers clean java browser postgres
 
 $(BIN)/searchveil: pyproject.toml
 	@echo "Setting up $(VENV) (a minute or two, once) …"
@@ -33,6 +33,16 @@ postgres:
 
 demo: $(BIN)/searchveil
 	@$(BIN)/searchveil tour --out demo
+
+# The documentation as a site: open site/index.html, no server or network is needed. A warning is an error.
+docs: $(VENV)/.docs-tools
+	@rm -rf site
+	@$(BIN)/python -m sphinx -W --keep-going -q -d $(VENV)/doctrees docs site
+	@echo "The documentation is site/index.html"
+
+$(VENV)/.docs-tools: pyproject.toml $(BIN)/searchveil
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	@touch $@
 
 lint: $(VENV)/.test-tools
 	$(BIN)/ruff check .
@@ -72,4 +82,4 @@ bench-peers: $(VENV)/.test-tools
 	$(BIN)/python benchmarks/peers.py
 
 clean:
-	rm -rf $(VENV) .venv-* demo .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .venv-* demo site .mypy_cache .ruff_cache .pytest_cache
