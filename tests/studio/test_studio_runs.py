@@ -1,4 +1,4 @@
-"""Releases outlive the page and the server: what was paid and what was written is told truly, whoever was killed when."""
+"""Releases outlive page and server: what was paid and written is told truly, whoever was killed when."""
 
 import os
 import signal
