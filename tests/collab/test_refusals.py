@@ -11,8 +11,8 @@ from consortium import Consortium, Outcome
 
 from searchveil.collab import identity
 from searchveil.collab.coordinator import Coordinator
+from searchveil.collab.member import Member, RunFailed
 from searchveil.collab.messages import LARGEST, Header, pack, unpack
-from searchveil.collab.party import Party, RunFailed
 from searchveil.crypto import masks
 from searchveil.errors import InputError
 from searchveil.privacy.ledger import Ledger
@@ -28,7 +28,7 @@ def ledgers(consortium: Consortium) -> dict[str, Ledger]:
     }
 
 
-def run_with(consortium: Consortium, change: Callable[[Party], None], *, liar: str = "b") -> Outcome:
+def run_with(consortium: Consortium, change: Callable[[Member], None], *, liar: str = "b") -> Outcome:
     paying = ledgers(consortium)
     parties = {name: consortium.party(name, LOGS[name], ledger=paying[name]) for name in consortium.names}
     change(parties[liar])
@@ -50,10 +50,10 @@ def assert_refused_everywhere(outcome: Outcome, *words: str) -> None:
         assert f"entry {entries[0].id}" in line
 
 
-def posting(change: Callable[[Post, bytes, list[bytes]], None]) -> Callable[[Party], None]:
+def posting(change: Callable[[Post, bytes, list[bytes]], None]) -> Callable[[Member], None]:
     """A party whose messages leave it changed; the function gets the real sender, the message, and all before it."""
 
-    def of(party: Party) -> None:
+    def of(party: Member) -> None:
         honest = party.link._ask
         before: list[bytes] = []
 
@@ -115,7 +115,7 @@ def test_messages_that_are_not_as_agreed(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_points_that_are_not_canonical(tmp_path: Path) -> None:
-    def change(party: Party) -> None:
+    def change(party: Member) -> None:
         honest = party.link.send_part
 
         def send_part(recipient: str, phase: Any, topic: str, piece: bytes, part: int, *, last: bool) -> None:
@@ -128,7 +128,7 @@ def test_points_that_are_not_canonical(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_wrong_share_of_an_opened_item(tmp_path: Path) -> None:
-    def change(party: Party) -> None:
+    def change(party: Member) -> None:
         honest = party.link.send
 
         def send(recipient: str, phase: Any, topic: str, payload: bytes) -> None:
@@ -161,9 +161,9 @@ def test_a_coordinator_that_changes_what_it_passes_on(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_coordinator_that_shows_parties_different_unions(tmp_path: Path) -> None:
     class Unfair(Coordinator):
-        def _send(self, recipient: str, phase: Any, topic: str, payload: bytes) -> None:
+        def send(self, recipient: str, phase: Any, topic: str, payload: bytes) -> None:
             more = b"\xff" * 16 if (recipient, topic) == ("b", "union") else b""
-            super()._send(recipient, phase, topic, payload + more)
+            super().send(recipient, phase, topic, payload + more)
 
     consortium = Consortium(tmp_path)
     outcome = consortium.run(

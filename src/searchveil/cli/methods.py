@@ -23,7 +23,7 @@ if TYPE_CHECKING:
     from searchveil.publish.mechanism import Mechanism
     from searchveil.publish.parameters import Parameter
 
-METAVARS = {"number": "NUMBER", "whole": "NUMBER", "choice": "WORD", "item": "WORD", "table": "FILE", "pool": "FILE"}
+METAVARS = {"number": "NUMBER", "integer": "NUMBER", "choice": "WORD", "item": "WORD", "table": "FILE", "pool": "FILE"}
 
 
 def _extra(kind: Any, help: str, *names: str) -> Any:

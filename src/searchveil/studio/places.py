@@ -5,7 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from searchveil.errors import InputError, printable
-from searchveil.privacy.ledger import APPLICATION_ID
+from searchveil.privacy.ledger_file import APPLICATION_ID
 
 MOST_LISTED = 1000
 NO_LOG = (".html", ".ipynb", ".md", ".pdf", ".png", ".py", ".sqlite", ".toml", ".yaml")
