@@ -63,7 +63,8 @@ def oprf(number: int) -> None:
             answers = list(pool.map(lambda body: http.post(url, content=body).status_code, asked))
         wall = time.monotonic() - started
         assert set(answers) == {200}
-        print(f"OPRF over HTTP, each token recorded durably: {BATCH * len(asked) / wall:,.0f} evaluations/s by the clock")
+        rate = BATCH * len(asked) / wall
+        print(f"OPRF over HTTP, each token recorded durably: {rate:,.0f} evaluations/s by the clock")
 
 
 def intake(number: int) -> None:

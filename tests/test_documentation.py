@@ -84,9 +84,7 @@ def in_small(line: str) -> str:
 
 def test_only_the_size_of_a_line_is_changed() -> None:
     assert in_small("searchveil demo --users 20000 --seed 1") == "searchveil demo --users 2000 --seed 1"
-    assert (
-        in_small("searchveil crowd simulate L --clients 300 --k 5") == "searchveil crowd simulate L --clients 60 --k 5"
-    )
+    assert in_small("searchveil crowd simulate --clients 300 --k 5") == "searchveil crowd simulate --clients 60 --k 5"
     assert in_small("searchveil demo --users 300") == "searchveil demo --users 300"
     assert in_small("searchveil plan --users 20000") == "searchveil plan --users 20000"
 

@@ -66,6 +66,7 @@ class Consortium:
     def __post_init__(self) -> None:
         self.names = [chr(ord("a") + i) for i in range(self.parties)]
         everybody = [*self.names, "coordinator"]
+        self.folder.mkdir(exist_ok=True)
         self.identities = {name: identity.create(self.folder / name, name) for name in everybody}
         for one in self.identities.values():
             for other in self.identities.values():

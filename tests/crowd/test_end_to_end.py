@@ -98,7 +98,7 @@ def test_two_devices_of_one_user_count_as_one(crowd: LocalCrowd) -> None:
 
 def test_a_member_has_one_secret_on_all_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Joined with the same invitation, with or without a pass-phrase; and a pass-phrase alone tells nothing."""
-    from searchveil.cli.crowd import client_join
+    from searchveil.cli.crowd_client import client_join
     from searchveil.crowd import client
     from searchveil.crowd.config import Addresses, init
     from searchveil.crowd.own_log import OwnLog
@@ -127,6 +127,18 @@ def test_two_devices_share_one_contribution_bound(crowd: LocalCrowd) -> None:
     first = crowd.member("laptop", ["a", "b"], invitation=invitation, secret=secret)
     second = crowd.member("phone", ["c", "d", "e"], invitation=invitation, secret=secret)
     assert (crowd.run(first, job).reports, crowd.run(second, job).reports) == (2, 1)
+
+
+def test_two_devices_that_begin_at_once_share_one_bound_too(crowd: LocalCrowd) -> None:
+    """Each counts on tokens that the other takes: the second one begins again with what is left."""
+    job = crowd.job(make_policy("FT_u", k=2, per_user=3))
+    invitation, secret = crowd.invite()[0], bytes(range(32))
+    devices = [crowd.member(name, list(name[:2]), invitation=invitation, secret=secret) for name in ("ab", "cd")]
+    for device in devices:
+        device.log.set_consent(job.id.hex(), "always")
+        device._begin(job)
+    assert [device.run(job).reports for device in devices] == [2, 1]
+    assert crowd.server.store.count_reports(job.id) == 3
 
 
 def test_instances_count_under_ft_a(crowd: LocalCrowd) -> None:
@@ -208,8 +220,8 @@ def test_a_release_that_was_interrupted_can_be_made_again(
     """While reports are opened nothing is lost; with noise there is no second try once it was drawn."""
     from searchveil.crowd import aggregate
 
-    more = {"epsilon": 9.0, "delta": 0.4} if name == "DP_u" else {}
-    job = crowd.job(make_policy(name, k=2, **more))
+    promised = (9.0, 0.4) if name == "DP_u" else (None, None)
+    job = crowd.job(make_policy(name, k=2, epsilon=promised[0], delta=promised[1]))
     for i in range(9):
         crowd.run(crowd.member(str(i), ["shared"]), job)
     out, store = crowd.home / "release", crowd.server.store

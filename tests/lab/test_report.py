@@ -126,7 +126,7 @@ def test_sections_pair_what_is_known_of_each_side() -> None:
         in_sample=False,
         charts=NOTHING,
     )
-    applications, measures = sections(result)
+    applications, measures = sections(result.applications, result.measures)
     assert [section.name for section in applications + measures] == ["index-caching", "coverage", "count-distribution"]
     assert applications[0].rows == (Row("hits", 0.5, 0.25), Row("lists", 7.0, None))
     assert measures[0].rows == (Row("query@10", None, 0.2),)

@@ -97,7 +97,10 @@ def test_evaluation_takes_it_as_a_log(log: SearchLog, folder: Path) -> None:
     found = evaluate(folder, log, applications=[])
     assert found.doubt is None
     assert set(found.measures["behaviour"]) == set(found.charts["behaviour"])
-    assert all(0 <= distance < 0.35 for distance in found.measures["behaviour"].values())
+    figures = dict(found.measures["behaviour"])
+    assert 0 <= figures.pop("transition overlap") <= 1
+    assert all(0 <= distance < 0.35 for distance in figures.values())
+    assert 0.5 < found.measures["classifier"]["AUC, at most"] <= 1
     assert "retained-users" in found.skipped
 
 
@@ -164,6 +167,15 @@ def test_invented_texts_look_like_nobody(folder: Path) -> None:
     assert not any(personal_texts(texts).to_pylist())
     assert "555 867 1234 555 867" not in texts.to_pylist()
     assert any("~~odd" in str(text) for text in texts.to_pylist()), "a real word with the mark has it twice"
+
+
+def test_no_invented_text_is_a_named_query() -> None:
+    """Nor is an unknown word a real one: whatever begins with the mark has it twice."""
+    assert escaped(["~odd", "an ~odd one", "a~b"]) == ["~~odd", "an ~~odd one", "a~b"]
+    noisy = {"word_volume": np.ones(1), "bigram_volume": np.zeros(0), "shape": shape_of(1, 1)}
+    statistics = Statistics(queries=["~odd"], words=["~odd"], noisy=noisy)
+    texts = Inventor(statistics, "invented", np.random.default_rng(1)).texts(50).to_pylist()
+    assert all(re.fullmatch(r"~\d{1,8}", text) for text in texts)
 
 
 @pytest.mark.parametrize("words", [[], ["weather"]])

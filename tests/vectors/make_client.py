@@ -87,10 +87,10 @@ LOG = [
 
 
 def job(policy: Policy, artifact: str = "query", **more: Any) -> Job:
-    keys = [
+    randomness, its_tokens, tokens = (
         voprf.public_of(voprf.derive_key(bytes_of(f"{name} seed"), b"vectors")).hex() for name in ("oprf", "a", "b")
-    ]
-    return Job("vectors", artifact, policy, 2_975, *keys, 1_799_900_000, 1_799_990_000, **more)
+    )
+    return Job("vectors", artifact, policy, 2_975, randomness, its_tokens, tokens, 1_799_900_000, 1_799_990_000, **more)
 
 
 def policies() -> list[Policy]:

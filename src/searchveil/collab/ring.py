@@ -69,14 +69,18 @@ def _receive_own(link: Link, before: str, scalar: bytes, expected: int) -> Ids:
     for points, _ in link.parts(before, "blind", link.name):
         multiplied = _multiplied(scalar, points, before)
         for start in range(0, len(multiplied), POINT_BYTES):
-            point = multiplied[start : start + POINT_BYTES]
-            made.append(hashlib.blake2b(point, digest_size=ID_BYTES, person=b"collab id").digest())
+            made.append(id_of(multiplied[start : start + POINT_BYTES]))
         link.bar("taking back its own items", len(made), expected)
         if len(made) > expected:
             break
     if len(made) != expected:
         raise Refused(f"{before} gave back {len(made)} points of the {expected} that went around")
     return np.frombuffer(b"".join(made), f"S{ID_BYTES}")
+
+
+def id_of(point: bytes) -> bytes:
+    """Of an item's point times the scalars of all parties."""
+    return hashlib.blake2b(point, digest_size=ID_BYTES, person=b"collab id").digest()
 
 
 def _multiplied(scalar: bytes, points: bytes, sender: str) -> bytes:

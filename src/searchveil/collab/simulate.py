@@ -229,22 +229,19 @@ class Simulation:
 
     def _start(self, place: Path, name: str, log: Path | None, normalize: str) -> "subprocess.Popen[bytes]":
         """A process as it would run on a host of its own."""
-        common = _options(run="run.toml", folder=name, transcript=f"{name}.transcript")
-        if log is None:
-            command = [*COMMAND, "coordinator", *common]
-        else:
-            command = [
-                *COMMAND,
-                "party",
-                log.name,
-                *common,
-                *_options(out=f"out-{name}", normalize=normalize, json=True),
-            ]
         with (place / f"{name}.err").open("wb") as err, (place / f"{name}.json").open("wb") as out:
             environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+            command = [*COMMAND, *arguments_of(name, log, normalize)]
             return subprocess.Popen(
                 command, cwd=place, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err
             )
+
+
+def arguments_of(name: str, log: Path | None, normalize: str) -> list[str]:
+    common = _options(run="run.toml", folder=name, transcript=f"{name}.transcript")
+    if log is None:
+        return ["coordinator", *common]
+    return ["party", log.name, *common, *_options(out=f"out-{name}", normalize=normalize, json=True)]
 
 
 def _last_words(path: Path) -> str:

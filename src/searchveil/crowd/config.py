@@ -214,7 +214,9 @@ def _listen(url: str) -> str:
     parts = urlsplit(url)
     if not parts.hostname:
         raise InputError(f"'{url}' is no address such as https://crowd.example:8700")
-    return f"{parts.hostname}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
+    # What a host's own name stands for on the host itself is often the loopback alone.
+    host = parts.hostname if parts.hostname in ("localhost", "127.0.0.1") else "0.0.0.0"
+    return f"{host}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
 
 
 def listening(settings: dict[str, Any]) -> tuple[str, int]:

@@ -20,9 +20,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from searchveil.bodies import read_body
 from searchveil.crowd.report import LAYER_BYTES, RECEIPT_BYTES, SEALED_BYTES, unwrap
 from searchveil.crowd.store import REFUSED, RETRY
-from searchveil.crowd.web import application, octets, read_body
+from searchveil.crowd.web import application, octets
 from searchveil.crypto.hpke import UnsealError
 
 MOST_REPORTS = 2_000  # in one request

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -66,6 +67,12 @@ EPOCH = sa.Table(
     sa.Column("token_private", sa.LargeBinary(32)),
     sa.Column("oprf_public", sa.LargeBinary(32), nullable=False),
     sa.Column("token_public", sa.LargeBinary(32), nullable=False),
+)
+PUBLISHED = sa.Table(
+    "published",
+    _META,
+    sa.Column("job", sa.LargeBinary(16), primary_key=True),
+    sa.Column("folder", sa.Text, nullable=False),
 )
 
 ACCEPTED, REFUSED, RETRY = 0, 1, 2
@@ -149,6 +156,15 @@ class Store:
             free = sa.update(JOB).where((JOB.c.id == id) & JOB.c.release.is_not_distinct_from(before))
             if connection.execute(free.values(release=folder)).rowcount != 1:
                 raise InputError(f"job {id.hex()} has been released")
+
+    def publish(self, id: bytes, folder: str) -> None:
+        """From now on the server hands out the release of this job to everybody."""
+        with self.write() as connection:
+            connection.execute(self._insert(PUBLISHED).values(job=id, folder=folder))
+
+    def published(self) -> dict[bytes, Path]:
+        with self.engine.connect() as connection:
+            return {bytes(row.job): Path(row.folder) for row in connection.execute(sa.select(PUBLISHED))}
 
     # --- tokens ---
 

@@ -9,7 +9,7 @@ import hmac
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -18,7 +18,7 @@ from math import inf, isfinite, sqrt
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from searchveil.errors import Blank, BudgetRefused, InputError, setting, settings
+from searchveil.errors import Blank, BudgetRefused, InputError, SearchveilError, setting, settings
 from searchveil.privacy.composition import Composition, Cost, GaussianCost, basic, decimal, gaussian, not_below, optimal
 from searchveil.privacy.gaussian import sigma_for
 from searchveil.privacy.guarantee import Guarantee, Neighbours, Notion
@@ -151,6 +151,14 @@ class Spent:
 
 
 @dataclass(frozen=True)
+class Foreseen:
+    """The sums of an account after a release that is only planned; `refusal` says why it would not be paid."""
+
+    total: Cost
+    refusal: SearchveilError | None = None
+
+
+@dataclass(frozen=True)
 class Ledger:
     """The account of one log. Opened per operation, so it may be shared by threads and by processes.
 
@@ -274,6 +282,24 @@ class Ledger:
             marks = ", ".join(f":{name}" for name in row)
             number = file.execute(f"INSERT INTO entry ({', '.join(row)}) VALUES ({marks})", row).lastrowid
             return self._entry(dict(file.execute("SELECT * FROM entry WHERE id = ?", (number,)).fetchone()))
+
+    def foresee(self, guarantees: Sequence[Guarantee]) -> list[Foreseen]:
+        """What an account would come to that paid these one after the other, up to the first refused. Pays nothing."""
+        with open_file(self.path, f"ledger {self.path} cannot be read") as file:
+            entries = self._entries(file)
+        counted = [entry.cost for entry in entries]
+        found: list[Foreseen] = []
+        for guarantee in guarantees:
+            try:
+                cost = self._cost(guarantee)
+                self._check_unit(guarantee, entries)
+                if not self._fits([*counted, cost]):
+                    raise self._refusal(cost, counted)
+            except SearchveilError as refusal:
+                return [*found, Foreseen(basic(counted), refusal)]
+            counted.append(cost)
+            found.append(Foreseen(basic(counted)))
+        return found
 
     def spent(self) -> Spent:
         with open_file(self.path, f"ledger {self.path} cannot be read") as file:

@@ -1,4 +1,4 @@
-"""The file of a ledger: SQLite, made whole, with seals by which damage shows. What its rows mean is in ledger.py."""
+"""The file of a ledger: SQLite, created atomically, with seals by which damage shows; ledger.py says what rows mean."""
 
 import hashlib
 import json
@@ -82,7 +82,7 @@ def _reason(error: sqlite3.Error) -> str:
 
 
 def create_file(path: Path, epsilon: float, delta: float, neighbours: Neighbours, composition: Composition) -> None:
-    """Made whole under another name and linked to its own: no other process ever sees half of it, or an empty file."""
+    """Completed under another name and linked to its own: no other process ever sees half of it, or an empty file."""
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
     row = account_row(epsilon, delta, neighbours, composition, secrets.token_hex(32))
     try:
