@@ -302,7 +302,7 @@ def test_what_a_party_sends_in_paper_mode_is_looked_at(topic: str, payload: byte
     def send(recipient: str, phase: Any, of: str, whole: bytes) -> None:
         honest(recipient, phase, of, payload if of == topic else whole)
 
-    parties["b"].link.send = send  # type: ignore[method-assign]
+    parties["b"].link.send = send  # type: ignore[method-assign, assignment]
     outcome = consortium.run(CLICKS, parties=parties)
     outcome.assert_nothing_published()
     for name in consortium.names:
