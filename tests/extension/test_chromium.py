@@ -219,7 +219,7 @@ def pages(browser: Chromium, tmp_path: Path) -> None:
         page = browser.page(name)
         page.evaluate(axe)
         for scheme in ("light", "dark"):
-            page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+            page.emulate_media(color_scheme=scheme)
             for width in (1100, 390):
                 page.set_viewport_size({"width": width, "height": 800})
                 found = page.evaluate(barriers)
