@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SUDO := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 
-.PHONY: demo quick test lint bench bench-peers clean java browser postgres
+.PHONY: demo quick test lint bench bench-peers clean java browser firefox postgres studio
 
 $(BIN)/searchveil: pyproject.toml
 	@echo "Setting up $(VENV) (a minute or two, once) …"
@@ -26,6 +26,11 @@ browser:
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \
 	  ( $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq chromium )
 
+# The studio is driven in a Firefox, too.
+firefox:
+	@command -v firefox-esr >/dev/null || command -v firefox >/dev/null || \
+	  ( $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq firefox-esr )
+
 # A crowd's server may keep its reports in PostgreSQL, and the tests start one of their own.
 postgres:
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || \
@@ -33,6 +38,16 @@ postgres:
 
 demo: $(BIN)/searchveil
 	@$(BIN)/searchveil tour --out demo
+
+# The page for people who decide about a release, on a demo log; a Ctrl-C ends it.
+$(VENV)/.studio-tools: pyproject.toml $(BIN)/searchveil
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[studio]'
+	@touch $@
+
+studio: $(VENV)/.studio-tools
+	@mkdir -p demo-studio
+	@[ -e demo-studio/log.tsv ] || $(BIN)/searchveil demo --users 5000 --out demo-studio/log.tsv
+	@cd demo-studio && ../$(BIN)/searchveil studio log.tsv --ledger account.sqlite
 
 lint: $(VENV)/.test-tools
 	$(BIN)/ruff check .
@@ -46,7 +61,7 @@ quick: $(VENV)/.test-tools lint
 	$(BIN)/pytest -q -n 2 --dist worksteal -m 'not slow and not spark'
 
 # More workers than cores: much of the time goes into waiting for processes, Java and browsers.
-test: $(VENV)/.test-tools java browser postgres lint
+test: $(VENV)/.test-tools java browser firefox postgres lint
 	$(BIN)/pytest -n 4 --dist worksteal
 
 bench: $(VENV)/.test-tools
@@ -72,4 +87,4 @@ bench-peers: $(VENV)/.test-tools
 	$(BIN)/python benchmarks/peers.py
 
 clean:
-	rm -rf $(VENV) .venv-* demo .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .venv-* demo demo-studio .mypy_cache .ruff_cache .pytest_cache
