@@ -78,6 +78,7 @@ bench: $(VENV)/.test-tools
 	$(BIN)/python benchmarks/walk.py
 	$(BIN)/python benchmarks/collab.py
 	$(BIN)/python benchmarks/collab.py --sums
+	$(BIN)/python benchmarks/studio.py
 	$(BIN)/python benchmarks/crowd.py oprf
 	$(BIN)/python benchmarks/crowd.py intake
 	$(BIN)/python benchmarks/crowd.py aggregate --reports 1000000

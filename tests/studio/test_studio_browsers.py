@@ -75,7 +75,6 @@ def test_the_whole_journey(tmp_path: Path, start: Start) -> None:
         assert driver.evaluate("document.querySelector('#per_user').value") == "5"
         driver.click(".steps button[value=budget]")
         driver.click("input[name=ledger][value=new]")
-        driver.find("#new-ledger:not([hidden])")
         driver.fill("#budget_epsilon", "150")
         driver.fill("#budget_delta", "1e-5")
         driver.fill("#out", "shared")
