@@ -4,6 +4,7 @@ import os
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager
+from functools import partial
 from importlib.resources import files
 from pathlib import Path
 
@@ -53,7 +54,7 @@ def test_the_whole_journey(tmp_path: Path, start: Start) -> None:
         for name, told in (("broken.txt", "its format is none I know"), ("ubi_queries.ndjson", "ubi")):
             ticked(driver, name)
             driver.click("button.primary")
-            until(lambda told=told: has(driver, told))
+            until(partial(has, driver, told))
             ticked(driver, name)
         ticked(driver, "crowd.csv")
         driver.click("button.primary")
@@ -102,7 +103,7 @@ def test_two_tabs_see_the_same_release_while_it_runs(tmp_path: Path) -> None:
             tab.open(studio.address + run)
             tab.find("[data-state=running]")
             tab.page.reload()
-            until(lambda tab=tab: has(tab, "Paid, as entry 1 of account.sqlite"))
+            until(partial(has, tab, "Paid, as entry 1 of account.sqlite"))
         os.kill(pid, signal.SIGCONT)
         for tab in (one, two):
             tab.find("[data-state=done]")
