@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SUDO := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 
-.PHONY: demo quick test lint bench bench-peers clean java browser postgres
+.PHONY: demo quick test lint bench bench-peers clean java browser postgres network
 
 $(BIN)/searchveil: pyproject.toml
 	@echo "Setting up $(VENV) (a minute or two, once) …"
@@ -31,6 +31,11 @@ postgres:
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || \
 	  ( $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq postgresql )
 
+# Collab is tried with a clock that is wrong and a cable that is pulled; without these tools those tests are skipped.
+network:
+	@( command -v faketime && command -v ip ) >/dev/null 2>&1 || \
+	  ( $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq faketime iproute2 )
+
 demo: $(BIN)/searchveil
 	@$(BIN)/searchveil tour --out demo
 
@@ -45,7 +50,7 @@ quick: $(VENV)/.test-tools lint
 	$(BIN)/pytest -q -n 2 --dist worksteal -m 'not slow and not spark'
 
 # More workers than cores: much of the time goes into waiting for processes, Java and browsers.
-test: $(VENV)/.test-tools java browser postgres lint
+test: $(VENV)/.test-tools java browser postgres network lint
 	$(BIN)/pytest -n 4 --dist worksteal
 
 bench: $(VENV)/.test-tools
