@@ -84,7 +84,7 @@ def compared(log: duckdb.DuckDBPyConnection, drawn: duckdb.DuckDBPyConnection, n
     return found
 
 
-def measured(users: int, seed: int, epsilons: list[float]) -> list[dict[str, Any]]:
+def measured(users: int, seed: int, epsilons: list[float], engine: str) -> list[dict[str, Any]]:
     rows = []
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / "log.parquet"
@@ -92,7 +92,7 @@ def measured(users: int, seed: int, epsilons: list[float]) -> list[dict[str, Any
         original = opened(path)
         for epsilon in epsilons:
             started, cpu = time.perf_counter(), time.process_time()
-            log = sv.read_log(path)
+            log = sv.read_log(path, engine=sv.open_engine(engine))
             release = sv.Synthetic(epsilon, 1e-6, from_=FIRST, to=LAST).release(log)
             release.write(Path(folder) / f"release-{epsilon:g}")
             log.engine.close()
@@ -111,8 +111,9 @@ def main() -> None:
     parser.add_argument("--users", type=int, default=65_000)
     parser.add_argument("--seeds", type=int, nargs="+", default=[201, 202, 203, 204, 205])
     parser.add_argument("--epsilon", type=float, nargs="+", default=[1.0, 4.0])
+    parser.add_argument("--engine", default="duckdb", choices=["duckdb", "spark"])
     asked = parser.parse_args()
-    rows = [row for seed in asked.seeds for row in measured(asked.users, seed, asked.epsilon)]
+    rows = [row for seed in asked.seeds for row in measured(asked.users, seed, asked.epsilon, asked.engine)]
     for epsilon in asked.epsilon:
         print(f"epsilon {epsilon:g}, mean of {len(asked.seeds)}")
         for name in rows[0]:

@@ -184,7 +184,7 @@ def test_another_log_is_doubted_aloud(tmp_path: Path) -> None:
     assert succeed(tmp_path, *asked, log).json["doubt"] is None
 
 
-@pytest.mark.parametrize("tool", ["altair", "vl_convert", "ir_measures"])
+@pytest.mark.parametrize("tool", ["altair", "vl_convert", "ir_measures", "sklearn"])
 def test_without_the_lab_the_command_to_type_is_told(
     searchveil: Callable[..., Outcome], monkeypatch: pytest.MonkeyPatch, tool: str
 ) -> None:

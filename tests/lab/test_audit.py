@@ -157,7 +157,7 @@ def test_a_promise_with_a_hole_is_not_audited_as_if_it_had_none() -> None:
 def test_every_method_is_audited_or_has_nothing_to_audit(name: str) -> None:
     if name in {mechanism.method for mechanism, _ in RIGHT.values()}:
         return
-    if name in ("sampling", "synthetic"):  # test_audit_sampled.py, publish/test_synthetic_canaries.py
+    if name in ("sampling", "synthetic"):  # test_audit_sampled.py, test_audit_synthetic.py
         return
     kind = method_named(name)
     mechanism = kind() if name.startswith("k-") else kind(epsilon=1, delta=1e-3)  # type: ignore[call-arg]

@@ -93,11 +93,28 @@ def test_drawing_again_needs_no_log(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("format", ["csv", "tsv"])
+def test_it_is_a_log_in_every_format(folder: Path, tmp_path: Path, duckdb_engine: Engine, format: str) -> None:
+    drawn = resample(Release.read(folder), seed=5, scale=0.1)
+    read = read_log(drawn.write(tmp_path / format, format=format) / f"data.{format}", engine=duckdb_engine)
+    assert read.problems == ()
+    rows = duckdb_engine.fetch(
+        read.table.select(*drawn.table.column_names).mutate(user=read.table["user"].cast("int64"))
+    )
+    assert rows["url"].null_count > 0
+    order: Any = [(name, "ascending") for name in drawn.table.column_names]
+    assert rows.cast(drawn.table.schema).sort_by(order).equals(drawn.table.combine_chunks().sort_by(order))
+
+
+@pytest.mark.slow
 def test_evaluation_takes_it_as_a_log(log: SearchLog, folder: Path) -> None:
     found = evaluate(folder, log, applications=[])
     assert found.doubt is None
     assert set(found.measures["behaviour"]) == set(found.charts["behaviour"])
-    assert all(0 <= distance < 0.35 for distance in found.measures["behaviour"].values())
+    figures = dict(found.measures["behaviour"])
+    assert 0 <= figures.pop("transition overlap") <= 1
+    assert all(0 <= distance < 0.35 for distance in figures.values())
+    assert 0.5 < found.measures["classifier"]["AUC, at most"] <= 1
     assert "retained-users" in found.skipped
 
 
@@ -164,6 +181,15 @@ def test_invented_texts_look_like_nobody(folder: Path) -> None:
     assert not any(personal_texts(texts).to_pylist())
     assert "555 867 1234 555 867" not in texts.to_pylist()
     assert any("~~odd" in str(text) for text in texts.to_pylist()), "a real word with the mark has it twice"
+
+
+def test_no_invented_text_is_a_named_query() -> None:
+    """Nor is an unknown word a real one: whatever begins with the mark has it twice."""
+    assert escaped(["~odd", "an ~odd one", "a~b"]) == ["~~odd", "an ~~odd one", "a~b"]
+    noisy = {"word_volume": np.ones(1), "bigram_volume": np.zeros(0), "shape": shape_of(1, 1)}
+    statistics = Statistics(queries=["~odd"], words=["~odd"], noisy=noisy)
+    texts = Inventor(statistics, "invented", np.random.default_rng(1)).texts(50).to_pylist()
+    assert all(re.fullmatch(r"~\d{1,8}", text) for text in texts)
 
 
 @pytest.mark.parametrize("words", [[], ["weather"]])

@@ -189,8 +189,22 @@ def without_times(histories: dict[str, list[str]], engine: Engine) -> SearchLog:
 
 
 @pytest.mark.spark
-def test_the_statistics_are_the_same_on_spark(duckdb_engine: Engine, spark_engine: Engine) -> None:
+def test_the_statistics_are_the_same_on_spark(
+    duckdb_engine: Engine, spark_engine: Engine, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """And they are worked out there: what comes back are sums by cells, and no row of anybody."""
+    fetched: list[tuple[str, ...]] = []
+    fetch = spark_engine.fetch
+
+    def watched(table: ir.Table) -> pa.Table:
+        fetched.append(tuple(table.columns))
+        return fetch(table)
+
+    monkeypatch.setattr(spark_engine, "fetch", watched)
     here, there = (given_outcomes(log_of(OTHERS, engine)) for engine in (duckdb_engine, spark_engine))
+    back = [columns for columns in fetched if "user" not in columns]  # the others are those of the test itself
+    assert set(back) == {("_place", "total", "longest"), ("users", "queries")}
+    assert len(back) == len(SHARES) - len(CANDIDATES)
     assert {name: totals.tolist() for name, totals in there.totals.items()} == {
         name: totals.tolist() for name, totals in here.totals.items()
     }

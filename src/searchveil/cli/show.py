@@ -11,6 +11,7 @@ from searchveil.errors import printable as printable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from searchveil.crowd.jobs import Job
     from searchveil.lab.evaluate import Evaluation
     from searchveil.log import SearchLog
     from searchveil.privacy.ledger import Spent
@@ -118,6 +119,13 @@ def bar(what: str) -> "Iterator[Callable[[int, int], None]]":
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
+def job(made: "Job") -> None:
+    """A crowd's job, in the words that its members are shown."""
+    print(f"{made.id.hex()[:8]}  {made.artifact}, policy {made.policy.name}, k {made.policy.k}")
+    for text in made.words().values():
+        print(f"  {text}")
+
+
 def warning(text: str) -> None:
     _tell(f"searchveil: warning: {text}")
 
@@ -135,7 +143,7 @@ def summary(figures: Mapping[str, Any]) -> None:
     told = {"format": figures["format"], "columns": ", ".join(columns)}
     told_already = ("source", "problems", "warning", "column_names", *told)
     told |= {name.replace("_", " "): value for name, value in figures.items() if name not in told_already}
-    rows({name: value for name, value in told.items() if value not in (None, "")})
+    rows({name: value for name, value in told.items() if value not in (None, "", [])})
 
 
 def plan(plan: "Plan") -> None:
@@ -187,7 +195,7 @@ def evaluation(found: "Evaluation", release: str) -> None:
     print(f"Warning: {found.warning}")
     if found.headline is not None:
         print(found.headline.sentence)
-    applications, measures = sections(found)
+    applications, measures = sections(found.applications, found.measures)
     both: list[tuple[str, tuple[Row, ...]]] = [(section.title, section.rows) for section in applications + measures]
     width = max((len(row.title) + 2 for _, rows in both for row in rows), default=0)
     width = max(width, len(release))

@@ -4,6 +4,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from searchveil.collab.agreement import Agreement
+from searchveil.items import KEYWORD
+from searchveil.log.words import segmentation
 from searchveil.privacy import calibrate
 from searchveil.privacy.composition import decimal, not_below
 from searchveil.privacy.guarantee import Guarantee
@@ -114,7 +116,8 @@ def plan_for(agreement: Agreement, run: str) -> Plan[JointSettings]:
         holds_for=_holds_for(agreement, padding),
     )
     if sampler is None:
-        return Plan("collab-zealous", agreement.item, settings, guarantee)
+        words = segmentation() if agreement.item == KEYWORD.name else None
+        return Plan("collab-zealous", agreement.item, settings, guarantee, words=words)
     settings = replace(
         settings,
         sampler="individual",

@@ -17,7 +17,7 @@ from searchveil.collab.identity import Identity
 from searchveil.collab.link import Bar, Link, no_bar
 from searchveil.collab.messages import Refused, RunEnded
 from searchveil.collab.transcript import Transcript
-from searchveil.errors import SearchveilError
+from searchveil.errors import SearchveilError, printable
 from searchveil.items import item_named
 from searchveil.log import SearchLog
 from searchveil.privacy.guarantee import Guarantee
@@ -161,7 +161,11 @@ class Member(ABC):
 
     def _tell_about(self, mine: bytes) -> dict[str, bytes]:
         """Tell the others what this party's log is about, and some bytes; theirs are the answer."""
-        about = {"unit": self.log.unit, "public": list(self.log.taken_as_public)}
+        about: dict[str, Any] = {
+            "unit": self.log.unit,
+            "words": self.plan.words,
+            "public": list(self.log.taken_as_public),
+        }
         for other in self.link.others:
             self.link.send(other, "keys", "group", mine + json.dumps(about).encode())
         theirs: dict[str, bytes] = {}
@@ -182,6 +186,11 @@ class Member(ABC):
             if about["unit"] != self.log.unit:
                 raise Refused(
                     f"a user of {other}'s log is a {about['unit']}, and of {self.link.name}'s a {self.log.unit}"
+                )
+            if about["words"] != self.plan.words:
+                raise Refused(
+                    f"{other} cuts queries into words with {printable(str(about['words']))}, and {self.link.name} with "
+                    f"{self.plan.words}; install the same icu4py"
                 )
             return {"unit": str(about["unit"]), "public": [str(fact) for fact in about["public"]]}
         except (ValueError, KeyError, TypeError):

@@ -39,7 +39,7 @@ from searchveil.log import SearchLog
 from searchveil.optimize.certify import Limit, violated
 from searchveil.optimize.program import ClickCounts, Integers
 from searchveil.privacy.noise import Source
-from searchveil.publish.sampling import pick_users
+from searchveil.publish.draws import pick_users
 
 MOST_ENTRIES = 1_000_000  # of the transformed program: up to an hour for three parties, at 7 ms a ciphertext
 

@@ -8,11 +8,13 @@ import ibis
 import ibis.expr.types as ir
 
 from searchveil.items.normal import NormalLog, count_rows
+from searchveil.lab.visits import visits_of
 from searchveil.publish.synthetic.bins import GAPS, place_in
 from searchveil.publish.synthetic.searches import Searches, rows_of
 
 LARGEST = 100  # sessions, searches and ranks beyond it count as so many
 MOST_CLICKS = 7
+TRANSITIONS = "transition overlap"  # a figure of its own: the part of all transitions that both have
 SEED = 1  # of the hash that tells queries apart
 
 
@@ -84,6 +86,7 @@ AXES = {
     "click rank": "rank of a clicked result",
     "clicks per search": "clicks of a search",
     "new to user": "0: the user searched for it before; 1: for the first time",
+    TRANSITIONS: "place among the log's most frequent steps from one query to the next",
 }
 NEEDS = {"click rank": {"url", "rank"}, "clicks per search": {"url"}}
 
@@ -97,4 +100,5 @@ def recipes_of(normal: NormalLog) -> dict[str, Callable[[object], ir.Table]]:
     def counted(name: str) -> Callable[[object], ir.Table]:
         return lambda _: behaviour.counts(name)
 
-    return {name: counted(name) for name in DISTRIBUTIONS if NEEDS.get(name, set()) <= columns}
+    recipes: dict[str, Callable[[object], ir.Table]] = {"visit": lambda _: visits_of(behaviour.searches)}
+    return recipes | {name: counted(name) for name in DISTRIBUTIONS if NEEDS.get(name, set()) <= columns}

@@ -14,9 +14,8 @@ from searchveil.errors import InputError
 from searchveil.extras import require_package
 from searchveil.items import ITEMS
 from searchveil.lab.applications import APPLICATIONS, Application, application_named
-from searchveil.lab.behaviour import DISTRIBUTIONS
 from searchveil.lab.measures import MEASURES, measure_named
-from searchveil.lab.measures.behaviour import shares
+from searchveil.lab.measures.behaviour import pictures
 from searchveil.lab.measures.compare import Top, covered_volume, in_both, top_items
 from searchveil.lab.measures.count_distribution import distribution
 from searchveil.lab.measures.coverage import coverage
@@ -89,7 +88,7 @@ class Evaluation:
         """Every figure in a row: of what (an application or a measure), its name, and its two sides."""
         from searchveil.lab.report.table import sections
 
-        applications, measures = sections(self)
+        applications, measures = sections(self.applications, self.measures)
         rows = [
             {"kind": kind, "name": section.name, "figure": row.name, "original": row.original, "release": row.release}
             for kind, found in (("application", applications), ("measure", measures))
@@ -117,7 +116,7 @@ class Evaluation:
         from searchveil.lab.report.table import in_figures, sections
         from searchveil.publish.notebook import html_table, paragraph
 
-        applications, measures = sections(self)
+        applications, measures = sections(self.applications, self.measures)
         shown = [
             [section.title, row.title, in_figures(row.original), in_figures(row.release)]
             for section in applications + measures
@@ -162,7 +161,9 @@ def evaluate(
         scores, untried = _try(running, original, released, test or split(log, seed=seed)[1], seed, progress)
         progress("drawing charts")
         table = _charted(release)
-        charts = _charts(measured, released, table) | _behaviour(measured, released)
+        charts = _charts(measured, released, table)
+        if behaviour := pictures(measured, released):
+            charts["behaviour"] = behaviour
         headline = _headline(original, released, table)
     return Evaluation(scores, measures, unmeasured | untried, test is None, charts, headline, doubt)
 
@@ -270,17 +271,6 @@ def _charts(original: View, release: View, table: str | None) -> dict[str, Any]:
         "coverage": [[j, coverage(top.first(j))] for j in _spread(len(top))],
         "frequency": _frequency(top),
     }
-
-
-def _behaviour(original: View, release: View) -> dict[str, Any]:
-    """(value, share) of what users do, where both sides tell."""
-    shared = [name for name in DISTRIBUTIONS if original.has(name) and release.has(name)]
-    sides = {"original": original, "release": release}
-    pictures = {
-        name: {side: [list(point) for point in shares(view, name).items()] for side, view in sides.items()}
-        for name in shared
-    }
-    return {"behaviour": pictures} if pictures else {}
 
 
 def _frequency(top: Top) -> list[list[float]]:

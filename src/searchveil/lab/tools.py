@@ -2,7 +2,7 @@
 
 from searchveil.extras import require_extra
 
-TOOLS = ("altair", "vl_convert", "ir_measures")
+TOOLS = ("altair", "vl_convert", "ir_measures", "sklearn")
 
 
 def check_tools() -> None:

@@ -14,6 +14,7 @@ APPLICATION: Mapping[str, str] = {
     "ad-hoc-search-feedback-published": "The same with the paper's feedback, which flatters",
     "query-suggestion": "Suggesting the next query",
     "query-suggestion-clicks": "Suggesting queries by clicks",
+    "click-model": "Predicting clicks",
     "session-search": "Searching within a session",
     "site-clustering": "Grouping web sites",
 }
@@ -27,6 +28,8 @@ MEASURE: Mapping[str, str] = {
     "frequent-pairs": "Frequent clicks that stay frequent",
     "diversity": "How many different ones were kept",
     "diff-ratio": "By how much clicks change their share",
+    "behaviour": "How far users behave as those of the log (0: the same), and which steps they share (1: all)",
+    "classifier": "How well a model tells invented sessions from real ones (0.5: not at all, 1: always)",
     "retained-users": "Users who are still in it",
 }
 FIGURE: Mapping[str, str] = {

@@ -18,6 +18,7 @@ APPLICATIONS = {
     "ad-hoc-search-feedback-published": "searchveil.lab.applications.implicit_feedback:PublishedFeedback",
     "query-suggestion": "searchveil.lab.applications.query_suggestion:QuerySuggestion",
     "query-suggestion-clicks": "searchveil.lab.applications.query_suggestion:ClickSuggestion",
+    "click-model": "searchveil.lab.applications.click_model:ClickModel",
     "session-search": "searchveil.lab.applications.session_search:SessionSearch",
     "site-clustering": "searchveil.lab.applications.site_clustering:SiteClustering",
 }

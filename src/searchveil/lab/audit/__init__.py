@@ -1,6 +1,6 @@
 """Is a promise of privacy broken? Many releases of neighbouring logs, and what they prove. See docs/audit.md."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from contextlib import closing, nullcontext
 from dataclasses import asdict, dataclass, fields, replace
 from math import isfinite
@@ -12,10 +12,11 @@ import pyarrow as pa
 from searchveil.engine import Engine
 from searchveil.errors import InputError
 from searchveil.items import QUERY, Item, item_named
+from searchveil.lab.audit import sampled, synthetic
 from searchveil.lab.audit.control import UnseenError, require_enough_runs, watched_items
 from searchveil.lab.audit.engine import RepeatingEngine, rows_by_slot
 from searchveil.lab.audit.evidence import SCORES, Finding, Observation, Runs, Watched, choose, published_counts
-from searchveil.lab.audit.sampled import observe_runs, prepared, require_seen, samples_users
+from searchveil.lab.audit.observed import Enough, Observed, Scored
 from searchveil.lab.audit.scenes import FAVOURITES, AuditLog, Canary, Shape, canaries_for
 from searchveil.log import SearchLog
 from searchveil.privacy.guarantee import Guarantee
@@ -124,31 +125,41 @@ def audit(
     if silence is not None:
         return silence
     source = source or Source()
-    with Scratch() as folder, nullcontext(engine) if engine else closing(RepeatingEngine()) as used:
+    with nullcontext(engine) if engine else closing(RepeatingEngine()) as used:
 
         def enough(guarantee: Guarantee, canaries: int) -> None:
             require_enough_runs(runs, 1 - CHOOSING, guarantee, (1 - confidence) / canaries)
 
-        if samples_users(mechanism):
-            mechanism, sampled, chosen = prepared(mechanism, canaries)
-            audited_canaries: Sequence[Canary] = [scene.canary for scene in chosen]
-            plan = mechanism.plan(sampled.users)
-            enough(plan.guarantee, len(audited_canaries))
-            require_seen(mechanism, sampled, chosen, used, source)
-            observed = observe_runs(mechanism, sampled, chosen, runs, used, source, progress)
-        else:
-            scenes = _scenes(mechanism, canaries, enough, folder, used, source, progress)
-            audited_canaries, plan = scenes.audited.canaries, scenes.mechanism.plan(scenes.audited.users)
-            observed = _observe_runs(scenes, used, runs, source, progress)
-        error = (1 - confidence) / len(audited_canaries)
+        observe = next((observe for fits, observe in OWN_SCENES if fits(mechanism)), _observe)
+        plan, seen_canaries, observed = observe(mechanism, canaries, runs, enough, used, source, progress)
+        error = (1 - confidence) / len(seen_canaries)
     first = int(runs * CHOOSING)
 
     def finding(canary: Canary, scores: Sequence[Scored]) -> Finding:
         event = choose(_split(scores[:first]), plan.guarantee.delta)
         return Finding.of(canary, event, _split(scores[first:]), plan.guarantee.delta, error)
 
-    findings = tuple(map(finding, audited_canaries, observed))
+    findings = tuple(map(finding, seen_canaries, observed))
     return AuditReport(plan.method, plan.guarantee, plan.parameters, runs, confidence, findings)
+
+
+def _observe(
+    mechanism: Mechanism,
+    wanted: Sequence[str] | None,
+    runs: int,
+    enough: Enough,
+    engine: Engine,
+    source: Source,
+    progress: Progress,
+) -> Observed:
+    """By the scenes that are built around counts and thresholds."""
+    with Scratch() as folder:
+        scenes = _scenes(mechanism, wanted, enough, folder, engine, source, progress)
+        observed = _observe_runs(scenes, engine, runs, source, progress)
+    return Observed(scenes.mechanism.plan(scenes.audited.users), scenes.audited.canaries, observed)
+
+
+OWN_SCENES = ((sampled.samples_users, sampled.observe), (synthetic.is_synthetic, synthetic.observe))
 
 
 def _nothing_to_audit(mechanism: Mechanism) -> AuditReport | None:
@@ -179,7 +190,7 @@ class _Scenes:
 def _scenes(
     mechanism: Mechanism,
     wanted: Sequence[str] | None,
-    enough: Callable[[Guarantee, int], None],
+    enough: Enough,
     folder: Path,
     engine: Engine,
     source: Source,
@@ -300,9 +311,6 @@ def _favourite(
         counts = published_counts(released.tables, audited.shape.item.columns)
         seen = [times + (key in counts) for times, key in zip(seen, keys, strict=True)]
     return seen.index(max(seen))
-
-
-Scored = tuple[bool, Mapping[str, float]]  # whether the canary was there, and the scores of that release
 
 
 def _observe_runs(scenes: _Scenes, engine: Engine, runs: int, source: Source, progress: Progress) -> list[list[Scored]]:

@@ -13,7 +13,7 @@ from searchveil.crowd.jobs import Job
 from searchveil.crowd.policy import Policy
 from searchveil.errors import InputError
 from searchveil.lab.audit import CHOOSING, AuditReport
-from searchveil.lab.audit.evidence import SCORES, Finding, Runs, choose
+from searchveil.lab.audit.evidence import Finding, Runs, choose
 from searchveil.lab.audit.scenes import Canary
 from searchveil.privacy.noise import Source
 from searchveil.progress import Progress, silent
@@ -82,4 +82,4 @@ def _scores(job: Job, holders: int, source: Source) -> dict[str, float]:
             counts[text] += sends(job, secret, text)
     opened = [Opened(text, count) for text, count in counts.items() if count >= job.policy.k]
     published = publish(job, opened, source=source).table["count"].to_numpy()
-    return dict.fromkeys(SCORES, 0.0) | {"appeared": float(len(published)), "total": float(published.sum())}
+    return {"appeared": float(len(published)), "total": float(published.sum())}

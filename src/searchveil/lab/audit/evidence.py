@@ -139,6 +139,9 @@ SCORES: dict[str, tuple[str, Callable[[Observation], float]]] = {
     "digits": ("the last digits of her items' counts, as evidence for her", Observation.digits),
 }
 
+# What a score tells, as an event says it. Methods with scenes of their own have a score of their own beside these.
+TOLD = {name: told for name, (told, _) in SCORES.items()} | {"evidence": "what the noisy numbers say for her"}
+
 
 def ways_to_reach(value: float, count: int, scale: float) -> int:
     """For how many u of the grid `count` plus or minus scale·ln(u), rounded as doubles are, is exactly this value.
@@ -169,7 +172,7 @@ class Event:
         return COMPARISONS[self.comparison](scores[self.score], self.cut)
 
     def __str__(self) -> str:
-        return f"{SCORES[self.score][0]}: {self.comparison} {self.cut:g}"
+        return f"{TOLD[self.score]}: {self.comparison} {self.cut:g}"
 
 
 @dataclass(frozen=True)
@@ -190,7 +193,7 @@ def choose(runs: Runs, delta: float) -> Event:
     best, most = Event("appeared", "at least", 1, with_her=True), -inf
     if not runs.present or not runs.absent:
         return best
-    for score in SCORES:
+    for score in runs.present[0]:
         present, absent = (np.sort([scores[score] for scores in side]) for side in (runs.present, runs.absent))
         cuts = np.unique(np.concatenate([present, absent]))
         for comparison in COMPARISONS:

@@ -17,6 +17,7 @@ from searchveil.engine import Engine
 from searchveil.errors import InputError
 from searchveil.lab.audit.engine import RepeatingEngine
 from searchveil.lab.audit.evidence import SCORES, Key, Observation, Watched
+from searchveil.lab.audit.observed import Enough, Observed, by_coins, chosen
 from searchveil.lab.audit.scenes import START, Canary, letters
 from searchveil.log import SearchLog
 from searchveil.privacy.noise import Source
@@ -141,24 +142,21 @@ def samples_users(mechanism: Mechanism) -> bool:
     return isinstance(mechanism, Sampling) and mechanism.sampler == "individual"
 
 
-def prepared(mechanism: Mechanism, wanted: Sequence[str] | None) -> tuple[Mechanism, SampledAuditLog, list[Scene]]:
+def prepared(mechanism: Mechanism, wanted: Sequence[str] | None) -> tuple[Sampling, SampledAuditLog, list[Scene]]:
     """The mechanism with the auditor's pairs where its own are public, the log of the audit, and its scenes."""
-    audited = SampledAuditLog(mechanism.plan(2))
-    names = [scene.name for scene in audited.scenes]
-    for name in wanted or ():
-        if name not in names:
-            raise InputError(f"no canary '{name}' for this method; there are {', '.join(names)}")
     assert isinstance(mechanism, Sampling)
+    plan: Plan[Any] = mechanism.plan(2)
+    audited = SampledAuditLog(plan)
+    scenes = chosen(audited.scenes, wanted)
     if mechanism.candidates is not None or mechanism.pool is not None:
         mechanism = replace(mechanism, candidates=audited.pairs, pool=None)
-    return mechanism, audited, [scene for scene in audited.scenes if wanted is None or scene.name in wanted]
+    return mechanism, audited, scenes
 
 
 def require_seen(
-    mechanism: Mechanism, audited: SampledAuditLog, scenes: Sequence[Scene], engine: Engine, source: Source
+    mechanism: Sampling, audited: SampledAuditLog, scenes: Sequence[Scene], engine: Engine, source: Source
 ) -> None:
     """The control: with public pairs and δ near 1 everybody appears. Is every canary seen, and by herself alone?"""
-    assert isinstance(mechanism, Sampling)
     off = replace(mechanism, delta=SURELY, epsilon=None, selection_delta=None, candidates=audited.pairs, pool=None)
 
     def seen(joined: Sequence[Scene]) -> Counts:
@@ -175,31 +173,27 @@ def require_seen(
             )
 
 
-Scored = tuple[bool, Mapping[str, float]]
-
-
-def observe_runs(
+def observe(
     mechanism: Mechanism,
-    audited: SampledAuditLog,
-    scenes: Sequence[Scene],
+    wanted: Sequence[str] | None,
     runs: int,
+    enough: Enough,
     engine: Engine,
     source: Source,
     progress: Progress,
-) -> list[list[Scored]]:
-    """For each scene, run by run, whether its canary was there and what the auditor saw."""
-    replacing = audited.plan.guarantee.neighbours == "replace-one"
-    observed: list[list[Scored]] = [[] for _ in scenes]
-    for run in range(runs):
-        if run % max(1, runs // 20) == 0:
-            progress(f"release {run + 1} of {runs}")
-        coins = [bool(source.bits(1)) for _ in scenes]
-        joined = [scene for scene, here in zip(scenes, coins, strict=True) if here]
-        absent = [scene for scene, here in zip(scenes, coins, strict=True) if not here] if replacing else []
+) -> Observed:
+    """Release the crowd with some of the canaries again and again."""
+    mechanism, audited, scenes = prepared(mechanism, wanted)
+    plan = mechanism.plan(audited.users)
+    enough(plan.guarantee, len(scenes))
+    require_seen(mechanism, audited, scenes, engine, source)
+
+    def look(joined: Sequence[Scene], absent: Sequence[Scene]) -> list[dict[str, float]]:
         counts = shown_counts(mechanism.release(audited.log(joined, absent, engine), source=source).tables)
-        for scene, here, scores in zip(scenes, coins, observed, strict=True):
-            scores.append((here, _scores(scene, counts)))
-    return observed
+        return [_scores(scene, counts) for scene in scenes]
+
+    scores = by_coins(scenes, look, runs, plan.guarantee, source, progress)
+    return Observed(plan, [scene.canary for scene in scenes], scores)
 
 
 def _scores(scene: Scene, counts: Counts) -> dict[str, float]:

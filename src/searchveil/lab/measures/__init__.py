@@ -20,6 +20,7 @@ MEASURES = {
     "diversity": "searchveil.lab.measures.diversity:Diversity",
     "diff-ratio": "searchveil.lab.measures.diff_ratio:DiffRatio",
     "behaviour": "searchveil.lab.measures.behaviour:Behaviour",
+    "classifier": "searchveil.lab.measures.classifier:Classifier",
     "retained-users": "searchveil.lab.measures.retained_users:RetainedUsers",
 }
 

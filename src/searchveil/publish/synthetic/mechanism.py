@@ -37,7 +37,7 @@ CAVEATS = (
     "ranks. Whatever follows from none of these is independent in the data, and says nothing about the log",
     "Real texts are the queries of queries, the results of clicks, and the words and urls in statistics.json. Other "
     "queries are put together of such words; ~ and a number stand for words that are not known, and "
-    "http://unknown.invalid/ for all results that are not. A real text that begins with ~ has it twice",
+    "http://unknown.invalid/ for all results that are not. A real word that begins with ~ has it twice",
     "Counts in queries, clicks and transitions are noisy sums of occurrences to which a user of many adds less than "
     "she has; take them, and not counts of the invented rows, where counts are wanted",
 )
@@ -80,6 +80,7 @@ class Synthetic(Mechanism[SyntheticSettings]):
     """
 
     method: ClassVar[str] = "synthetic"
+    by_words: ClassVar[bool] = True
     notions: ClassVar[tuple[Notion, ...]] = ("approximate",)
     example: ClassVar[Mapping[str, Any]] = {"epsilon": 4, "delta": 1e-6, "from_": "2024-03-01", "to": "2024-05-31"}
 
@@ -146,7 +147,7 @@ class Synthetic(Mechanism[SyntheticSettings]):
 
     def publish(self, log: SearchLog, plan: Plan[SyntheticSettings], source: Source, progress: Progress) -> Published:
         settings = plan.settings
-        with log.engine.sharing_memory():
+        with log.engine.sharing_memory(), log.engine.forgetting_staged():
             measured = Measuring.start(log, settings.period, settings.budget, source, progress).statistics()
         tables = tables_of(measured, settings.tail, settings.scale, source.seed(), progress)
         return Published(tables, figures=figures_of(measured), documents={record.NAME: record.to_json(measured)})

@@ -1,5 +1,6 @@
 """Invented texts for queries that are not named: known words in likely orders, `~123` for those that are not known."""
 
+import re
 from collections.abc import Sequence
 from typing import Any, Literal
 
@@ -8,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from searchveil.log.personal import personal_texts
+from searchveil.log.words import joined_texts
 from searchveil.privacy.noise import Integers
 from searchveil.publish.synthetic.bins import WORDS
 from searchveil.publish.synthetic.chances import Draws, Floats, Grouped, projected
@@ -17,12 +19,13 @@ Tail = Literal["invented", "token", "omit"]
 
 TRIES = 5  # to invent a text that does not look personal and is not named
 MARK = "~"  # before the number of a word that is not known
+BEFORE_A_WORD = re.compile(rf"(?<!\S){MARK}")
 NUMBERS = 10**8  # eight digits at most: nine or more may look like a number of a person
 
 
 def escaped(texts: Sequence[str]) -> list[str]:
-    """A real text that begins with the mark has it twice, so that none can be taken for an unknown word."""
-    return [MARK + text if text.startswith(MARK) else text for text in texts]
+    """A real word that begins with the mark has it twice, so that none can be taken for an unknown one."""
+    return [BEFORE_A_WORD.sub(MARK + MARK, text) for text in texts]
 
 
 class Inventor:
@@ -30,7 +33,7 @@ class Inventor:
 
     def __init__(self, statistics: Statistics, tail: Tail, random: np.random.Generator) -> None:
         self._random, self._tail = random, tail
-        self._named = pa.array(statistics.queries, pa.string())
+        self._named = pa.array(escaped(statistics.queries), pa.string())
         words = projected(statistics.noisy["word_volume"])
         self._texts = pa.array(escaped(statistics.words), pa.string())
         self._words = Draws(words)
@@ -80,7 +83,7 @@ class Inventor:
             before = np.where(is_known[:, place], self._following(before), -1)
             word = self._texts.take(pa.array(before, mask=before < 0))
             columns.append(pc.coalesce(word, self._marked(is_there[:, place] & ~is_known[:, place])))
-        return pc.binary_join_element_wise(*columns, " ", null_handling="skip")
+        return joined_texts(pc.binary_join_element_wise(*columns, " ", null_handling="skip"))
 
     def _following(self, before: Integers) -> Integers:
         """A known word for each: after a known one perhaps by a bigram."""
