@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SUDO := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 
-.PHONY: demo docs quick test all-tests lint bench bench-peers clean java browser postgres firefox node extension studio
+.PHONY: demo docs quick test all-tests lint bench bench-peers clean java browser postgres firefox node network extension studio
 
 $(BIN)/searchveil: pyproject.toml
 	@echo "Setting up $(VENV) (a minute or two, once) …"
@@ -26,17 +26,12 @@ browser:
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \
 	  ( $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq chromium )
 
-# The studio is driven in a Firefox, too.
-firefox:
-	@command -v firefox-esr >/dev/null || command -v firefox >/dev/null || \
-	  ( $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq firefox-esr )
-
 # A crowd's server may keep its reports in PostgreSQL, and the tests start one of their own.
 postgres:
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || \
 	  ( $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq postgresql )
 
-# The extension is driven in a Firefox too.
+# The extension and the studio are driven in a Firefox too.
 firefox:
 	@command -v firefox-esr >/dev/null || command -v firefox >/dev/null || \
 	  ( $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq firefox-esr )
@@ -53,6 +48,11 @@ extension/node_modules/.package-lock.json: extension/package-lock.json $(VENV)/.
 # dist/unpacked and the two zip files.
 extension: node
 	@cd extension && PATH="$(NODE_BIN)$$PATH" node build.mjs && ls dist/*.zip
+
+# Collab is tried with a clock that is wrong and a cable that is pulled; without these tools those tests are skipped.
+network:
+	@( command -v faketime && command -v ip ) >/dev/null 2>&1 || \
+	  ( $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq faketime iproute2 )
 
 demo: $(BIN)/searchveil
 	@$(BIN)/searchveil tour --out demo
@@ -89,7 +89,7 @@ quick: $(VENV)/.test-tools lint
 	$(BIN)/pytest -q -n 2 --dist worksteal -m 'not slow and not spark'
 
 # Types are checked by one process, beside the first tests.
-test: $(VENV)/.test-tools java browser postgres firefox node
+test: $(VENV)/.test-tools java browser postgres firefox node network
 	@$(MAKE) --no-print-directory --jobs 2 lint all-tests
 
 # More workers than cores: much of the time goes into waiting for processes, Java and browsers.

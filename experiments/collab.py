@@ -194,7 +194,7 @@ def of_program(part: SearchLog, b: float, size: int) -> pa.Table:
 
 def cost(logs: Sequence[Named], sizes: Sequence[int] = (50, 100, 200), parties: Sequence[int] = PARTIES) -> None:
     """Both modes against users and parties, as many as the paper's program bears; of the last log."""
-    header("log", "mode", "users", "parties", "CPU s", "MB", "transform, CPU share %")
+    header("log", "mode", "users", "parties", "CPU s", "MB", "transform, % of the time")
     for name, log in logs[-1:]:
         for users, r in [*((size, 2) for size in sizes), *((sizes[1], r) for r in parties[1:])]:
             some = replace(log, table=log.table.filter(log.table["user"].isin(first_users(log, users))))
