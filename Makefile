@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SUDO := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 
-.PHONY: demo quick test lint bench bench-peers clean java browser postgres firefox node extension
+.PHONY: demo docs quick test all-tests lint bench bench-peers clean java browser postgres firefox node extension
 
 $(BIN)/searchveil: pyproject.toml
 	@echo "Setting up $(VENV) (a minute or two, once) …"
@@ -52,6 +52,16 @@ extension: node
 demo: $(BIN)/searchveil
 	@$(BIN)/searchveil tour --out demo
 
+# The documentation as a site: open site/index.html, no server or network is needed. A warning is an error.
+docs: $(VENV)/.docs-tools
+	@rm -rf site
+	@$(BIN)/python -m sphinx -W --keep-going -q -d $(VENV)/doctrees docs site
+	@echo "The documentation is site/index.html"
+
+$(VENV)/.docs-tools: pyproject.toml $(BIN)/searchveil
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	@touch $@
+
 lint: $(VENV)/.test-tools
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -63,8 +73,12 @@ lint: $(VENV)/.test-tools
 quick: $(VENV)/.test-tools lint
 	$(BIN)/pytest -q -n 2 --dist worksteal -m 'not slow and not spark'
 
+# Types are checked by one process, beside the first tests.
+test: $(VENV)/.test-tools java browser postgres firefox node
+	@$(MAKE) --no-print-directory --jobs 2 lint all-tests
+
 # More workers than cores: much of the time goes into waiting for processes, Java and browsers.
-test: $(VENV)/.test-tools java browser postgres firefox node lint
+all-tests:
 	PATH="$(NODE_BIN)$$PATH" $(BIN)/pytest -n 4 --dist worksteal
 
 bench: $(VENV)/.test-tools
@@ -90,4 +104,4 @@ bench-peers: $(VENV)/.test-tools
 	$(BIN)/python benchmarks/peers.py
 
 clean:
-	rm -rf $(VENV) .venv-* demo extension/node_modules extension/dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .venv-* demo site extension/node_modules extension/dist .mypy_cache .ruff_cache .pytest_cache
