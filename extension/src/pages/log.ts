@@ -21,8 +21,8 @@ function shown(entry: Entry): boolean {
   return holds && (site.value === "" || entry.site === site.value) && (day.value === "" || dayOf(entry.time) === day.value);
 }
 
-function dayInWords(name: string): string {
-  return new Date(`${name}T12:00`).toLocaleDateString(LANGUAGE, { dateStyle: "full" });
+function dayInWords(name: string, style: "full" | "medium" = "full"): string {
+  return new Date(`${name}T12:00`).toLocaleDateString(LANGUAGE, { dateStyle: style });
 }
 
 /** Which query each row took the place of, within half an hour. */
@@ -115,8 +115,8 @@ async function show(database: Database): Promise<void> {
   const before = predecessors(all);
   const latest = latestDays(all);
   byId("bars").replaceChildren(...bars(all, latest, again));
-  byId("first-day").textContent = dayInWords(latest[0] ?? "");
-  byId("last-day").textContent = dayInWords(latest.at(-1) ?? "");
+  byId("first-day").textContent = dayInWords(latest[0] ?? "", "medium");
+  byId("last-day").textContent = dayInWords(latest.at(-1) ?? "", "medium");
   byId("histogram").hidden = all.length === 0;
   byId("count").textContent = t("log_count", String(found.length), String(all.length));
   const some = found.length > 0 && found.length < all.length;
