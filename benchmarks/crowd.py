@@ -3,12 +3,16 @@
 python benchmarks/crowd.py oprf
 python benchmarks/crowd.py intake --reports 20000
 python benchmarks/crowd.py aggregate --reports 1000000 --k 50
+python benchmarks/crowd.py simulate --clients 10000
 """
 
 import argparse
 import hashlib
+import json
 import os
 import resource
+import subprocess
+import sys
 import tempfile
 import time
 from concurrent.futures import ThreadPoolExecutor
@@ -19,25 +23,48 @@ import numpy as np
 import sqlalchemy as sa
 
 from searchveil.crowd.aggregate import open_reports
+from searchveil.crowd.config import invite
 from searchveil.crowd.jobs import Job
 from searchveil.crowd.policy import make_policy
 from searchveil.crowd.programs import new_job
+from searchveil.crowd.randomness import BATCH, read_epochs
 from searchveil.crowd.relay import ANSWER_BYTES
 from searchveil.crowd.report import make_report, seal, secret_of, tag_of
 from searchveil.crowd.simulate import running
 from searchveil.crowd.store import ACCEPTED, REPORT, Store
+from searchveil.crowd.tokens import Request, credential
 from searchveil.crypto import shamir, voprf
+from searchveil.log.demo import write_demo
 
 
 def oprf(number: int) -> None:
-    """Blind evaluations with one proof per batch of 64, as the randomness server makes them."""
+    """Blind evaluations with one proof per batch of 64: by the function alone, and asked of a randomness server."""
     private = voprf.generate()
-    batches = [[voprf.blind(os.urandom(16)).element for _ in range(64)] for _ in range(number // 64)]
-    started = time.process_time()
+    batches = [[voprf.blind(os.urandom(16)).element for _ in range(BATCH)] for _ in range(number // BATCH)]
+    started, cpu = time.monotonic(), time.process_time()
     for elements in batches:
         voprf.evaluate(private, elements)
-    used = time.process_time() - started
-    print(f"OPRF: {64 * len(batches) / used:,.0f} evaluations per CPU second, proofs included")
+    wall, used = time.monotonic() - started, time.process_time() - cpu
+    done = BATCH * len(batches)
+    print(f"OPRF: {done / wall:,.0f} evaluations/s by the clock, {done / used:,.0f} per CPU second, proofs included")
+    with tempfile.TemporaryDirectory() as folder, running(Path(folder)) as community, httpx.Client(timeout=60) as http:
+        listed = read_epochs(http.get(f"{community.randomness}/epochs").json(), community.randomness_signer)
+        epoch, known = min(listed.items())
+        bodies = []
+        for invitation in invite(Path(folder), -(-len(batches) // 200)):
+            request = Request.fresh(200)
+            shown = {"Authorization": f"Bearer {credential(invitation, 'randomness')}"}
+            answer = http.post(f"{community.randomness}/tokens/{epoch}", content=request.body, headers=shown).content
+            bodies += request.tokens(bytes.fromhex(known["token"]), answer)
+        asked = [token + b"".join(elements) for token, elements in zip(bodies, batches, strict=False)]
+        started = time.monotonic()
+        with ThreadPoolExecutor(4) as pool:
+            url = f"{community.randomness}/evaluate/{epoch}"
+            answers = list(pool.map(lambda body: http.post(url, content=body).status_code, asked))
+        wall = time.monotonic() - started
+        assert set(answers) == {200}
+        rate = BATCH * len(asked) / wall
+        print(f"OPRF over HTTP, each token recorded durably: {rate:,.0f} evaluations/s by the clock")
 
 
 def intake(number: int) -> None:
@@ -128,6 +155,22 @@ def aggregate(number: int, k: int, artifacts: int) -> None:
         )
 
 
+def simulate(clients: int) -> None:
+    """`searchveil crowd simulate` with so many users of a demo log, up to 15 queries each."""
+    with tempfile.TemporaryDirectory() as folder:
+        log = Path(folder) / "log.tsv"
+        write_demo(str(log), users=clients, seed=1)
+        command = [sys.executable, "-m", "searchveil", "crowd", "simulate", str(log), "--clients", str(clients)]
+        command += ["--policy", "FT_u", "--per-user", "15", "--k", "5", "--out", str(Path(folder) / "out"), "--json"]
+        made = json.loads(subprocess.run(command, check=True, stdout=subprocess.PIPE).stdout)
+    used = resource.getrusage(resource.RUSAGE_CHILDREN)
+    print(
+        f"simulate: {made['clients']:,} clients, {made['reports']:,} reports, {made['rows']:,} rows in "
+        f"{made['seconds']:.0f} s of wall clock; {used.ru_utime + used.ru_stime:.0f} CPU seconds of all programs, peak "
+        f"memory of the largest {used.ru_maxrss / 2**20:.2f} GB"
+    )
+
+
 def _secret(i: int) -> bytes:
     return secret_of(hashlib.sha512(str(i).encode()).digest())
 
@@ -141,14 +184,17 @@ def _insert(store: Store, rows: list[dict[str, bytes | None]]) -> int:
 
 if __name__ == "__main__":
     parser = argparse.ArgumentParser()
-    parser.add_argument("what", choices=["oprf", "intake", "aggregate"])
+    parser.add_argument("what", choices=["oprf", "intake", "aggregate", "simulate"])
     parser.add_argument("--reports", type=int, default=20_000)
     parser.add_argument("--k", type=int, default=50)
     parser.add_argument("--artifacts", type=int, default=200_000)
+    parser.add_argument("--clients", type=int, default=10_000)
     given = parser.parse_args()
     if given.what == "oprf":
         oprf(given.reports)
     elif given.what == "intake":
         intake(given.reports)
+    elif given.what == "simulate":
+        simulate(given.clients)
     else:
         aggregate(given.reports, given.k, given.artifacts)

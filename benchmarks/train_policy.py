@@ -3,9 +3,10 @@
 
     python benchmarks/train_policy.py --out policy.json
     python benchmarks/train_policy.py --steps 2 --logs 2 --out policy.json     # whether it runs: a minute on a CPU
+    python benchmarks/train_policy.py --compare policy.json src/searchveil/publish/learned_policy.json
 
 Needs PyTorch, which the project does not: `python -m venv .venv-torch && .venv-torch/bin/pip install torch numpy`. A
-CPU takes hours for the first command, a GPU is meant for it. The rounds are run as in publish/rounds.py
+CPU takes hours for the first command, a GPU two minutes. The rounds are run as in publish/rounds.py
 with ordinary floats and normal noise. What the last round names is counted softly, by a logistic function of how far an
 item's sum is above the threshold; what is named earlier counts as one (else the policy learns to overshoot). Adam
 follows the gradient through all rounds: to the shares of the account, the weights of the evidence and the logarithm of
@@ -330,6 +331,20 @@ def read_policy(path: str) -> Policy:
     return Policy(given["shares"], given["evidence"], given["log_priority"]).to(DEVICE)
 
 
+def compare(paths) -> None:
+    """Items that each policy names on logs that no training used: the mean of three runs of the rounds above."""
+    logs = {
+        name: drawn_log(seed, 65_000, held, 1.0, (1.0, 1.0), 1000, 1_000_000, 0.0).bounded(200, 1)
+        for name, seed, held in (("zipf", 900, 30.0), ("few", 901, 4.0), ("two", 902, 2.0))
+    }
+    for path in paths:
+        policy = read_policy(path)
+        for name, log in logs.items():
+            for epsilon in (1.0, 3.0):
+                named = np.mean([named_by(log, policy, epsilon, 1e-6, seed=seed) for seed in (1, 2, 3)])
+                print(f"{path}  {name}, ε = {epsilon:g}: {named:,.0f}", flush=True)
+
+
 ABOUT = (
     "Priorities of method weighted, trained by benchmarks/train_policy.py on generated logs: shares of the account, "
     "weights of the evidence, log p at 33 knots of 32*(x+o)/(b+o), o = 3*sigma*sqrt(v_r)"
@@ -345,8 +360,13 @@ def main() -> None:
     parser.add_argument("--rate", type=float, default=0.03)
     parser.add_argument("--candidates", type=int, default=200)
     parser.add_argument("--noise-share", type=float, default=NOISE_SHARE)
-    parser.add_argument("--out", type=Path, required=True)
+    what = parser.add_mutually_exclusive_group(required=True)
+    what.add_argument("--out", type=Path, help="where the trained table is written")
+    what.add_argument("--compare", nargs="+", metavar="FILE", help="count what these tables name; nothing is trained")
     given = parser.parse_args()
+    if given.compare:
+        compare(given.compare)
+        return
     logs = [log.bounded(given.candidates, 1) for log in training_logs(given.logs, given.seed)]
     policy = train(
         start(given.rounds),

@@ -1,4 +1,4 @@
-"""A file or a folder that is there whole or not at all."""
+"""Atomic writes: a file or a folder is there completely or not at all."""
 
 import os
 import secrets

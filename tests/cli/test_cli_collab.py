@@ -82,13 +82,14 @@ def test_folders_are_made_and_certificates_pinned(tmp_path: Path, searchveil: An
         ),
         (
             ("coordinator", "--run", "paper.toml", "--folder", "a"),
-            "paper mode runs in searchveil collab simulate alone",
+            "paper.toml, line 2: per_user: is for the private mode; leave it out",
         ),
         (("simulate", "log.tsv", *PAPER[1:], "--mode", "papier"), "there are private, paper"),
-        (("simulate", "log.tsv", *PAPER[1:], "--objective", "kl"), "--objective is for --mode paper"),
-        (("simulate", "log.tsv", *PAPER, "--per-user", "3"), "--per-user is for --mode private"),
-        (("simulate", "log.tsv", *PAPER, "--objective", "frequent"), "choose from kl, size"),
-        (("simulate", "log.tsv", *PAPER, "--delta", "0"), "delta"),
+        (("simulate", "log.tsv", *PAPER[1:], "--objective", "kl"), "objective: is for the paper mode"),
+        (("simulate", "log.tsv", *PAPER, "--per-user", "3"), "per_user: is for the private mode"),
+        (("simulate", "log.tsv", *PAPER, "--objective", "frequent"), "'kl' or 'size'"),
+        (("simulate", "log.tsv", *PAPER, "--delta", "0"), "delta: Input should be greater than 0"),
+        (("simulate", "log.tsv", *PAPER[1:], "--collusion", "3"), "collusion: at most 2 of 3 parties"),
     ],
 )
 def test_what_is_wrong_is_said_in_one_line(
@@ -98,6 +99,6 @@ def test_what_is_wrong_is_said_in_one_line(
     place += "".join(f'{name} = "sha256:{digit * 64}"\n' for name, digit in (("a", "1"), ("b", "2")))
     (tmp_path / "bad.toml").write_text("delta = 1e-6\nepsilon = -1\n" + place)
     (tmp_path / "unknown.toml").write_text("epsilom = 1\ndelta = 1e-6\nepsilon = 1\n" + place)
-    (tmp_path / "paper.toml").write_text('mode = "paper"\ndelta = 1e-6\nepsilon = 1\n' + place)
+    (tmp_path / "paper.toml").write_text('mode = "paper"\nper_user = 3\ndelta = 1e-6\nepsilon = 1\n' + place)
     (tmp_path / "log.tsv").write_text("user\tquery\na\tb\n")
     assert_refused(searchveil("collab", *arguments), says)

@@ -1,4 +1,4 @@
-"""Full disks, interrupts, kills and broken pipes: whole or not at all, and the budget never comes back."""
+"""Full disks, interrupts, kills and broken pipes: all or nothing, and the budget never comes back."""
 
 import os
 import resource
@@ -184,7 +184,7 @@ def test_a_release_that_is_there_is_not_denied(tmp_path: Path) -> None:
     )
     assert done.returncode == 128 + signal.SIGTERM, done.stderr
     assert (tmp_path / "out" / "guarantee.json").exists()
-    assert done.stderr.splitlines()[-1] == "searchveil: stopped by SIGTERM after out was written whole"
+    assert done.stderr.splitlines()[-1] == "searchveil: stopped by SIGTERM after out was written completely"
 
 
 def test_outputs_have_the_usual_permissions_and_the_ledger_has_not(tmp_path: Path) -> None:

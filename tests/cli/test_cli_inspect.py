@@ -78,3 +78,12 @@ def test_columns_of_ones_own(tmp_path: Path) -> None:
     named = ("--column", "user=who", "--column", "query=what")
     figures = succeed(tmp_path, "inspect", "log.csv", *named, "--json").json
     assert (figures["users"], figures["queries"], figures["columns"]) == (2, 2, ["user", "query"])
+
+
+def test_how_a_log_is_read_is_told_without_a_figure_of_it(tmp_path: Path) -> None:
+    (tmp_path / "log.tsv").write_text(AOL + "3\ttwo columns\n", encoding="utf-8")
+    told = run(tmp_path, "inspect", "log.tsv", "--no-figures", "--json").json
+    assert set(told) == {"source", "format", "columns", "column_names", "unit", "taken_as_public", "problems"}
+    assert (told["format"], told["unit"], len(told["problems"])) == ("aol", "user", 1)
+    shown = run(tmp_path, "inspect", "log.tsv", "--no-figures")
+    assert [line.split()[0] for line in shown.out.splitlines()] == ["log.tsv", "format", "columns", "unit"]

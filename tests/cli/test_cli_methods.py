@@ -8,9 +8,9 @@ import pytest
 from commandline import assert_refused, demo_log
 
 from searchveil.cli.methods import method_in
-from searchveil.cli.wording import option_of
 from searchveil.publish import METHODS, method_named
 from searchveil.publish.parameters import parameters_of
+from searchveil.wording import option_of
 
 
 def options_of(method: str) -> set[str]:

@@ -12,8 +12,10 @@ import pyarrow as pa
 from searchveil.collab import identity
 from searchveil.collab.agreement import RunFile
 from searchveil.collab.coordinator import Coordinator
+from searchveil.collab.member import Joined, Member
 from searchveil.collab.messages import RunEnded
-from searchveil.collab.party import Joined, Noise, Party
+from searchveil.collab.paper import member_of
+from searchveil.collab.party import Noise
 from searchveil.collab.simulate import run_text
 from searchveil.engine import open_engine
 from searchveil.log import SearchLog
@@ -64,21 +66,24 @@ class Consortium:
     def __post_init__(self) -> None:
         self.names = [chr(ord("a") + i) for i in range(self.parties)]
         everybody = [*self.names, "coordinator"]
+        self.folder.mkdir(exist_ok=True)
         self.identities = {name: identity.create(self.folder / name, name) for name in everybody}
         for one in self.identities.values():
             for other in self.identities.values():
                 if one is not other:
                     one.pin(other.certificate_path)
         self.address = f"127.0.0.1:{free_port()}"
-        self.settings = {"epsilon": 5.0, "delta": 1e-4, "per_user": 3, "deadline": 40, "silence": 5} | self.settings
+        paper = self.settings.get("mode") == "paper"
+        usual = {"epsilon": 5.0, "delta": 1e-4, "deadline": 40, "silence": 5} | ({} if paper else {"per_user": 3})
+        self.settings = usual | self.settings
         self.text = run_text(self.fingerprints(), self.address, self.settings)
 
     def fingerprints(self) -> dict[str, str]:
         return {name: one.certificate.fingerprint for name, one in self.identities.items()}
 
-    def party(self, name: str, searches: Searches, text: str | None = None, **given: Any) -> Party:
+    def party(self, name: str, searches: Searches, text: str | None = None, **given: Any) -> Member:
         run = RunFile(self.text if text is None else text, "run.toml")
-        return Party(search_log(searches), self.identities[name], run, **given)
+        return member_of(run)(search_log(searches), self.identities[name], run, **given)
 
     def coordinator(self, **given: Any) -> Coordinator:
         return Coordinator(self.identities["coordinator"], RunFile(self.text), **given)
@@ -89,7 +94,7 @@ class Consortium:
         *,
         coordinator: Coordinator | None = None,
         of_party: Callable[[str], dict[str, Any]] = lambda name: {},
-        parties: Mapping[str, Party] | None = None,
+        parties: Mapping[str, Member] | None = None,
     ) -> "Outcome":
         coordinator = coordinator or self.coordinator()
         joined: dict[str, Joined] = {}

@@ -11,7 +11,7 @@ from scipy import stats
 from searchveil.collab import shuffle
 from searchveil.collab.agreement import RunFile
 from searchveil.collab.joint import paid_for, plan_for
-from searchveil.collab.party import RunFailed
+from searchveil.collab.member import RunFailed
 from searchveil.errors import InputError
 from searchveil.publish.release import Release
 

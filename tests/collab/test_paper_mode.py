@@ -12,13 +12,14 @@ from consortium import Searches, search_log
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse, stats
+from threads import SOLVER, PaperRun, Wire, WireEnd
 
 from searchveil.collab import paper_program
+from searchveil.collab.agreement import Agreement, CoordinatorPlace
 from searchveil.collab.opening import encoded
-from searchveil.collab.paper import PaperRun, PaperSimulation
+from searchveil.collab.paper import by_one_owner, paper_plan
 from searchveil.collab.paper_party import LocalClicks, PaperParty
 from searchveil.collab.paper_program import Answer, Goal, Transformed
-from searchveil.collab.paper_wire import End, Wire
 from searchveil.crypto import pohlig_hellman
 from searchveil.optimize.certify import violated
 from searchveil.optimize.program import ClickCounts
@@ -60,7 +61,7 @@ def counts_by_hand() -> dict[str, dict[bytes, int]]:
 def ran() -> PaperRun:
     """With the keys of 2048 bits that the command uses."""
     clicks = {name: LocalClicks.of(search_log(searches)) for name, searches in LOGS.items()}
-    return PaperRun.of(clicks, PaperSimulation(3, 20, 0.9).alone)
+    return PaperRun.of(clicks, by_one_owner(20, 0.9, "kl"))
 
 
 def test_all_parties_have_the_shared_pairs_and_draw_as_the_counts_say(ran: PaperRun) -> None:
@@ -78,7 +79,7 @@ def test_no_user_is_exposed_beyond_the_limit(ran: PaperRun) -> None:
     users = sorted(held)
     matrix = [(users.index(user), ran.outcome.pairs.index(pair), n) for user in users for pair, n in held[user].items()]
     counts = ClickCounts.of(*zip(*matrix, strict=True))
-    assert not len(violated(counts, "multinomial", ran.outcome.draws, PaperSimulation(3, 20, 0.9).alone.b))
+    assert not len(violated(counts, "multinomial", ran.outcome.draws, by_one_owner(20, 0.9, "kl").b))
 
 
 def test_the_solver_reads_every_count_of_every_user(ran: PaperRun) -> None:
@@ -112,7 +113,7 @@ def test_a_solver_that_answers_too_much_exposes_nobody(monkeypatch: pytest.Monke
 
     monkeypatch.setattr("searchveil.collab.paper_party.solved", greedy)
     clicks = {name: LocalClicks.of(search_log(searches)) for name, searches in LOGS.items()}
-    test_no_user_is_exposed_beyond_the_limit(PaperRun.of(clicks, PaperSimulation(3, 20, 0.9).alone))
+    test_no_user_is_exposed_beyond_the_limit(PaperRun.of(clicks, by_one_owner(20, 0.9, "kl")))
 
 
 def test_the_draws_of_a_pair_fall_to_parties_as_one_multinomial_draw() -> None:
@@ -124,14 +125,17 @@ def test_the_draws_of_a_pair_fall_to_parties_as_one_multinomial_draw() -> None:
     wire, ring = Wire(), ["a", "b", "c"]
     totals, draws = np.full(pairs, 4), np.full(pairs, 2)
     nothing = LocalClicks([], None)
-    parties = [PaperParty(End(wire, name), ring, nothing, 1.0, Source(bytes([i]) * 32)) for i, name in enumerate(ring)]
+    parties = [
+        PaperParty(WireEnd(wire, name), ring, SOLVER, nothing, 1.0, Source(bytes([i]) * 32))
+        for i, name in enumerate(ring)
+    ]
     starts: dict[str, Any] = {}
     put = wire.put
 
-    def listening(sender: str, to: str, topic: str, payload: bytes) -> None:
+    def listening(sender: str, to: str, phase: str, topic: str, payload: bytes) -> None:
         if topic == "arc":
             starts[to] = json.loads(payload)
-        put(sender, to, topic, payload)
+        put(sender, to, phase, topic, payload)
 
     wire.put = listening  # type: ignore[method-assign]
     with ThreadPoolExecutor(3) as pool:
@@ -159,14 +163,14 @@ def test_what_the_solver_sees_is_no_plain_count(ran: PaperRun) -> None:
 def test_no_shared_pair_is_an_empty_output() -> None:
     logs: dict[str, Searches] = {name: {f"{name}{i}": [f"{name}{i}→x"] for i in range(2)} for name in "ab"}
     clicks = {name: LocalClicks.of(search_log(searches)) for name, searches in logs.items()}
-    outcome = PaperRun.of(clicks, PaperSimulation(2, 2, 0.5, "size").alone).outcome
+    outcome = PaperRun.of(clicks, by_one_owner(2, 0.5, "size")).outcome
     assert (outcome.pairs, outcome.rows, outcome.users) == ([], [], 0)
 
 
 def test_a_party_without_clicks_takes_part() -> None:
     clicks = {name: LocalClicks.of(search_log(LOGS[name])) for name in "ab"}
     nothing = LocalClicks([], sparse.csr_array((0, 0), dtype=np.int64))
-    outcome = PaperRun.of({**clicks, "c": nothing}, PaperSimulation(3, 20, 0.9, "size").alone).outcome
+    outcome = PaperRun.of({**clicks, "c": nothing}, by_one_owner(20, 0.9, "size")).outcome
     assert sorted(outcome.pairs) == SHARED
     assert outcome.users == 5
 
@@ -175,16 +179,18 @@ def test_an_error_of_one_party_ends_all() -> None:
     clicks = {name: LocalClicks.of(search_log(searches)) for name, searches in LOGS.items()}
     broken = LocalClicks([*clicks["b"].pairs, b"x" * 1000], clicks["b"].matrix)
     with pytest.raises(ValueError, match="1000 bytes"):
-        PaperRun.of({**clicks, "b": broken}, PaperSimulation(3, 20, 0.9).alone)
+        PaperRun.of({**clicks, "b": broken}, by_one_owner(20, 0.9, "kl"))
 
 
 def test_the_record_names_what_is_not_protected() -> None:
-    log = search_log({user: clicks for searches in LOGS.values() for user, clicks in searches.items()})
-    plan = PaperSimulation(3, 1, 0.5).plan(log)
+    shown = [f"sha256:{i:064x}" for i in range(4)]
+    place = CoordinatorPlace(address="localhost:1", certificate=shown[0])
+    parties = dict(zip("abc", shown[1:], strict=True))
+    plan = paper_plan(Agreement(mode="paper", epsilon=1, delta=0.5, coordinator=place, parties=parties), "0" * 64)
     assert (plan.guarantee.notion, plan.guarantee.trust) == ("sampling-step", "central")
     assert not plan.guarantee.is_private
     said = str(plan.guarantee)
-    assert "the outside solver P0 can compute every count" in said
+    assert "the outside solver P0, which is the coordinator, can compute every count" in said
     assert "(C1)" in said
     assert "(C2)" in said
     assert plan.settings.exposure_limit == 0.5  # ε/2, below ln 2

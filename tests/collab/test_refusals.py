@@ -11,8 +11,8 @@ from consortium import Consortium, Outcome
 
 from searchveil.collab import identity
 from searchveil.collab.coordinator import Coordinator
+from searchveil.collab.member import Member, RunFailed
 from searchveil.collab.messages import LARGEST, Header, pack, unpack
-from searchveil.collab.party import Party, RunFailed
 from searchveil.crypto import masks
 from searchveil.errors import InputError
 from searchveil.privacy.ledger import Ledger
@@ -28,7 +28,7 @@ def ledgers(consortium: Consortium) -> dict[str, Ledger]:
     }
 
 
-def run_with(consortium: Consortium, change: Callable[[Party], None], *, liar: str = "b") -> Outcome:
+def run_with(consortium: Consortium, change: Callable[[Member], None], *, liar: str = "b") -> Outcome:
     paying = ledgers(consortium)
     parties = {name: consortium.party(name, LOGS[name], ledger=paying[name]) for name in consortium.names}
     change(parties[liar])
@@ -50,10 +50,10 @@ def assert_refused_everywhere(outcome: Outcome, *words: str) -> None:
         assert f"entry {entries[0].id}" in line
 
 
-def posting(change: Callable[[Post, bytes, list[bytes]], None]) -> Callable[[Party], None]:
+def posting(change: Callable[[Post, bytes, list[bytes]], None]) -> Callable[[Member], None]:
     """A party whose messages leave it changed; the function gets the real sender, the message, and all before it."""
 
-    def of(party: Party) -> None:
+    def of(party: Member) -> None:
         honest = party.link._ask
         before: list[bytes] = []
 
@@ -115,7 +115,7 @@ def test_messages_that_are_not_as_agreed(kind: str, tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_points_that_are_not_canonical(tmp_path: Path) -> None:
-    def change(party: Party) -> None:
+    def change(party: Member) -> None:
         honest = party.link.send_part
 
         def send_part(recipient: str, phase: Any, topic: str, piece: bytes, part: int, *, last: bool) -> None:
@@ -128,7 +128,7 @@ def test_points_that_are_not_canonical(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_a_wrong_share_of_an_opened_item(tmp_path: Path) -> None:
-    def change(party: Party) -> None:
+    def change(party: Member) -> None:
         honest = party.link.send
 
         def send(recipient: str, phase: Any, topic: str, payload: bytes) -> None:
@@ -161,9 +161,9 @@ def test_a_coordinator_that_changes_what_it_passes_on(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_coordinator_that_shows_parties_different_unions(tmp_path: Path) -> None:
     class Unfair(Coordinator):
-        def _send(self, recipient: str, phase: Any, topic: str, payload: bytes) -> None:
+        def send(self, recipient: str, phase: Any, topic: str, payload: bytes) -> None:
             more = b"\xff" * 16 if (recipient, topic) == ("b", "union") else b""
-            super()._send(recipient, phase, topic, payload + more)
+            super().send(recipient, phase, topic, payload + more)
 
     consortium = Consortium(tmp_path)
     outcome = consortium.run(
@@ -278,3 +278,56 @@ def test_the_coordinator_takes_only_so_much_of_a_party(tmp_path: Path, monkeypat
     monkeypatch.setattr("searchveil.collab.coordinator.MOST_OF_A_PARTY", 100)
     outcome = run_with(Consortium(tmp_path), lambda party: None)
     assert_refused_everywhere(outcome, "sent more than 0 MiB of ids")
+
+
+PAPER = {"mode": "paper", "epsilon": 20.0, "delta": 0.9}
+CLICKS = {name: {f"{name}{i}": ["weather→w.example", "news→n.example"] for i in range(2)} for name in "ab"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("what", "forged", "says"),
+    [
+        ("items", bytes(256), "malformed"),  # 0 is no square
+        ("items", bytes(255), "cut off"),
+        ("told", b'{"no": "list"', "malformed"),
+        ("slack", bytes(512), "malformed"),
+    ],
+)
+def test_what_a_party_sends_in_paper_mode_is_looked_at(what: str, forged: bytes, says: str, tmp_path: Path) -> None:
+    consortium = Consortium(tmp_path, 2, settings=PAPER)
+    parties = {name: consortium.party(name, CLICKS[name]) for name in consortium.names}
+    honest = parties["b"].link.send
+
+    def send(recipient: str, phase: Any, topic: str, payload: bytes) -> None:
+        honest(recipient, phase, topic, forged if topic == what else payload)
+
+    parties["b"].link.send = send  # type: ignore[method-assign, assignment]
+    outcome = consortium.run(CLICKS, parties=parties)
+    outcome.assert_nothing_published()
+    for name in consortium.names:
+        assert isinstance(outcome.failed[name], RunFailed), repr(outcome.failed[name])
+        assert says in str(outcome.failed[name])
+
+
+@pytest.mark.slow
+def test_a_program_that_would_take_hours_is_refused_at_everybody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("searchveil.collab.paper_party.MOST_ENTRIES", 10)
+    outcome = Consortium(tmp_path, 2, settings=PAPER).run(CLICKS)
+    outcome.assert_nothing_published()
+    for name in "ab":
+        assert "more than 10 take an hour and more; take smaller logs, or the private mode" in str(outcome.failed[name])
+
+
+@pytest.mark.slow
+def test_paper_mode_has_nothing_that_a_ledger_could_count(tmp_path: Path) -> None:
+    consortium = Consortium(tmp_path, 2, settings=PAPER)
+    paying = ledgers(consortium)
+    outcome = consortium.run(CLICKS, of_party=lambda name: {"ledger": paying[name]})
+    outcome.assert_nothing_published()
+    assert any(
+        "a release without differential privacy has no finite cost" in str(one) for one in outcome.failed.values()
+    )
+    assert not any(ledger.spent().entries for ledger in paying.values())

@@ -1,7 +1,7 @@
 """Who sees what: the claims of docs/collab.md, each looked at in what really arrives."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -13,8 +13,8 @@ from scipy import stats
 from searchveil.collab import coordinator as coordinator_module
 from searchveil.collab import opening, ring
 from searchveil.collab.coordinator import Coordinator
+from searchveil.collab.member import Member
 from searchveil.collab.messages import Header, unpack
-from searchveil.collab.party import Party
 from searchveil.crypto import masks, ristretto255
 from searchveil.privacy.noise import Source
 
@@ -23,7 +23,7 @@ FALSE_ALARM = 1e-6
 Seen = list[tuple[str, str, str, bytes]]  # sender, phase, topic, content as the recipient reads it
 
 
-def watched(party: Party) -> Seen:
+def watched(party: Member) -> Seen:
     seen: Seen = []
     honest = party.link._fetch
 
@@ -52,12 +52,15 @@ def of(seen: Seen, phase: str, topic: str | None = None) -> bytes:
 
 @dataclass(frozen=True)
 class Padded(NoNoise):
-    """A fixed number of dummies, so that sizes can be compared."""
+    """Fixed numbers of dummies and of filling points, so that sizes can be compared."""
 
     points: int = 0
+    filling: int | None = None
+    asked: list[int] = field(default_factory=list)
 
     def dummies(self, source: Source) -> int:
-        return self.points
+        self.asked.append(0)
+        return self.points if len(self.asked) == 1 or self.filling is None else self.filling
 
 
 LOGS_1 = {
@@ -87,18 +90,21 @@ def forced_totals(monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
 def test_a_partys_view_does_not_depend_on_the_others_beyond_the_noisy_totals(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Two worlds with the same totals and sizes: the messages have the same shape, and their bytes the same law."""
+    """Two worlds with the same totals and sizes: the messages have the same shape, and their bytes the same law.
+
+    The sizes are the same where the dummies make up for what differs: b has one item in common with a in the first
+    world alone, and so one more of its own in the second.
+    """
     forced_totals(monkeypatch, 1)
     views = []
-    for number, logs in enumerate((LOGS_1, LOGS_2)):
+    worlds = [(LOGS_1, Padded(points=401, filling=400)), (LOGS_2, Padded(points=400, filling=401))]
+    for number, (logs, of_b) in enumerate(worlds):
         (tmp_path / str(number)).mkdir()
         consortium = Consortium(tmp_path / str(number))
-        noises = {name: Padded(points=400) for name in consortium.names}
+        noises = {name: Padded(points=400) for name in consortium.names} | {"b": of_b}
         views.append(run_watched(consortium, logs, noises)[1]["a"])
     shapes = [[(sender, phase, topic, len(content)) for sender, phase, topic, content in view] for view in views]
-    # The two worlds have as many items at each party, but b and a share one in the first alone: one id less there.
-    differing = [pair for pair in zip(*shapes, strict=True) if pair[0] != pair[1]]
-    assert {first[2] for first, _ in differing} <= {"union", "totals"}
+    assert shapes[0] == shapes[1]
     for phase, topic in (("blind", None), ("universe", "union"), ("sum", "totals")):
         first, second = (np.frombuffer(of(view, phase, topic), np.uint8) for view in views)
         if phase == "blind":  # the lowest and highest bit of a point are always 0
@@ -141,21 +147,14 @@ def test_two_numbers_of_dummies_hide_how_many_items_are_shared(tmp_path: Path, m
 
 @pytest.mark.slow
 def test_ids_of_two_runs_have_nothing_in_common(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    seen: list[list[set[bytes]]] = []
-    honest = coordinator_module.united
-
-    def united(lists: list[bytes]) -> bytes:
-        seen.append([{raw[i : i + 16] for i in range(0, len(raw), 16)} for raw in lists])
-        return honest(lists)
-
-    monkeypatch.setattr(coordinator_module, "united", united)
+    seen = ids_that_arrive(monkeypatch)
     consortium = Consortium(tmp_path)
     for run in range(2):
         outcome = consortium.run(LOGS_1, of_party=lambda name: {"noise": NoNoise()})
         assert outcome.failed == {}
         for name in consortium.names:
             (tmp_path / f"out-{name}").rename(tmp_path / f"run-{run}-{name}")
-    first, second = seen
+    first, second = seen[:3], seen[3:]
     assert len(first[0] & first[1]) == 1  # the coordinator does see the overlap of a and b within a run: "weather"
     assert not set().union(*first) & set().union(*second)
 
@@ -203,6 +202,52 @@ def matches(name: str, seen: Mapping[str, Seen], scalars: list[bytes]) -> bool:
     guesses |= {ristretto255.multiply(scalar, point) for scalar in scalars for point in set(guesses)}
     points = of([one for one in seen[name] if one[2] != name], "blind")
     return any(points[i : i + 32] in guesses for i in range(0, len(points), 32))
+
+
+@pytest.mark.slow
+def test_the_coordinator_can_match_ids_with_guesses_only_if_it_has_the_scalars_of_all(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It knows all texts. With the scalars of all parties but one it finds nothing; with all of them, everything."""
+    lists = ids_that_arrive(monkeypatch)
+    scalars, _ = run_with_known_scalars(Consortium(tmp_path), monkeypatch)
+    texts = {query for log in LOGS_1.values() for queries in log.values() for query in queries}
+    there = set().union(*lists)
+    for known in range(len(scalars) + 1):
+        points = [ristretto255.hash_to_group(opening.encoded([text]), ring.TAG) for text in texts]
+        for scalar in scalars[:known]:
+            points = [ristretto255.multiply(scalar, point) for point in points]
+        guessed = {ring.id_of(point) for point in points}
+        assert len(guessed & there) == (len(texts) if known == len(scalars) else 0)
+
+
+@pytest.mark.slow
+def test_a_party_with_the_coordinator_matches_what_it_claims_to_hold(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As docs/collab.md says: one point of its own list for each guess, and then who has it. No claim, no match."""
+    lists = ids_that_arrive(monkeypatch)
+    honest = {f"a{i}": ["weather", "mine"] for i in range(3)}
+    for number, a in enumerate([honest, honest | {"a9": ["secret 1", "no such"]}]):
+        consortium = Consortium(tmp_path / f"{number}")
+        noise = Padded(points=0)
+        assert consortium.run(LOGS_1 | {"a": a}, of_party=lambda name: {"noise": noise}).failed == {}  # noqa: B023
+        claimed, of_b, of_c = lists[-3:]
+        assert len(claimed & of_b) == 1 + number  # "weather", and "secret 1" once a claims it
+        assert not claimed & of_c
+
+
+def ids_that_arrive(monkeypatch: pytest.MonkeyPatch) -> list[set[bytes]]:
+    """Of each party in turn, as the coordinator sees them."""
+    seen: list[set[bytes]] = []
+    honest = coordinator_module.united
+
+    def united(lists: list[bytes]) -> bytes:
+        seen.extend({raw[i : i + 16] for i in range(0, len(raw), 16)} for raw in lists)
+        return honest(lists)
+
+    monkeypatch.setattr(coordinator_module, "united", united)
+    return seen
 
 
 @pytest.mark.slow

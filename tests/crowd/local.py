@@ -136,8 +136,7 @@ class LocalCrowd:
     def member(
         self, name: str, searches: Sequence[Search | str], *, invitation: str | None = None, secret: bytes | None = None
     ) -> Client:
-        log = OwnLog(self.home / "clients" / f"{name}.sqlite")
-        log.file.execute("PRAGMA synchronous = OFF")
+        log = OwnLog(self.home / "clients" / f"{name}.sqlite", durable=False)
         log.add(Search(one, START) if isinstance(one, str) else one for one in searches)
         return Client(
             log,

@@ -1,6 +1,7 @@
 """The command line of a crowd, end to end: init, programs, members, jobs, a release; and a simulation."""
 
 import json
+import re
 import sqlite3
 import subprocess
 import sys
@@ -14,6 +15,7 @@ import pytest
 from searchveil.cli import answer
 from searchveil.crowd import tools
 from searchveil.crowd.config import Addresses
+from searchveil.crowd.own_log import _search_in
 from searchveil.crowd.simulate import _free_ports, wait_for
 from searchveil.log.demo import write_demo
 from searchveil.log.normalize import Normalization
@@ -121,7 +123,7 @@ def test_a_community_from_the_command_line(tmp_path: Path, searchveil: Run) -> N
         assert "NOT differentially private" in status
         assert job[:8] in status
         out = tmp_path / "release"
-        searchveil("crowd", "job", "release", job[:8], *config, "--out", out)
+        searchveil("crowd", "job", "release", job[:8], *config, "--out", out, "--publish")
         assert pq.read_table(out / "data.parquet").to_pylist() == [{"query": "rain tomorrow", "count": 2}]
         assert "has been released" in searchveil(
             "crowd", "job", "release", job[:8], *config, "--out", tmp_path / "again", code=2
@@ -137,11 +139,51 @@ def test_a_community_from_the_command_line(tmp_path: Path, searchveil: Run) -> N
         page = httpx.get(urls[0]).text
         assert "What leaves your machine" in page
         assert "Club: jobs" in page
+        links = re.findall(r'href="([^"]+)"', page)
+        assert {link.split("/")[-1] for link in links} == {path.name for path in out.iterdir()}
+        assert all(f"releases/{job}/" in link for link in links)  # the other release was not published
+        for link in links:
+            assert httpx.get(f"{urls[0]}/{link}").content == (out / link.split("/")[-1]).read_bytes()
+            assert f"{urls[0]}/{link}" in searchveil("crowd", "status", urls[0])
+        for missing in (f"{job}/..%2fserver.toml", f"{job}/server.toml", f"{other}/README.md", "zz/README.md"):
+            assert httpx.get(f"{urls[0]}/releases/{missing}").status_code == 404
     finally:
         for process in processes:
             process.terminate()
         for process in processes:
             process.wait(20)
+
+
+def test_searches_are_found_on_the_pages_of_many_countries_and_nowhere_else() -> None:
+    """Whatever else was visited is nobody's business, even where its address has a `q`."""
+    found = {
+        "https://www.google.co.uk/search?q=a": "a",
+        "https://google.de/search?hl=de&q=zwei+worte": "zwei worte",
+        "https://html.duckduckgo.com/html/?q=b": "b",
+        "https://de.search.yahoo.com/search;_ylt=x?p=c": "c",
+        "https://yandex.com.tr/search/?text=d": "d",
+        "https://de.wikipedia.org/w/index.php?search=e": "e",
+        "https://www.google.com/search?tbm=isch": None,
+        "https://www.google.com/maps?q=home": None,
+        "https://mail.google.com/search?q=private": None,
+        "https://google.com.bank.example/search?q=private": None,
+        "https://bank.example/search?q=private": None,
+        "https://[broken/search?q=x": None,
+    }
+    for url, query in found.items():
+        search = _search_in(url, 1.0)
+        assert (search and search.query) == query, url
+
+
+def test_a_long_log_is_listed_from_its_end(tmp_path: Path, searchveil: Run) -> None:
+    rows = "".join(f"me,q{i},2024-01-01 00:00:{i:02}\n" for i in range(9))
+    (tmp_path / "own.csv").write_text(f"user,query,time\n{rows}")
+    home = ["--home", tmp_path / "me"]
+    searchveil("crowd", "client", "import", tmp_path / "own.csv", *home)
+    said = searchveil("crowd", "client", "list", "--most", 2, *home)
+    assert [line.split()[-1] for line in said.splitlines()[1:]] == ["q7", "q8"]
+    assert "The last 2 of 9" in said
+    assert "no entry has the number 99" in searchveil("crowd", "client", "delete", 99, *home, code=2)
 
 
 def test_missing_tools_are_told_with_what_to_type(searchveil: Run, monkeypatch: pytest.MonkeyPatch) -> None:

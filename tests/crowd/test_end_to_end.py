@@ -98,7 +98,7 @@ def test_two_devices_of_one_user_count_as_one(crowd: LocalCrowd) -> None:
 
 def test_a_member_has_one_secret_on_all_machines(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Joined with the same invitation, with or without a pass-phrase; and a pass-phrase alone tells nothing."""
-    from searchveil.cli.crowd import client_join
+    from searchveil.cli.crowd_client import client_join
     from searchveil.crowd import client
     from searchveil.crowd.config import Addresses, init
     from searchveil.crowd.own_log import OwnLog
@@ -127,6 +127,18 @@ def test_two_devices_share_one_contribution_bound(crowd: LocalCrowd) -> None:
     first = crowd.member("laptop", ["a", "b"], invitation=invitation, secret=secret)
     second = crowd.member("phone", ["c", "d", "e"], invitation=invitation, secret=secret)
     assert (crowd.run(first, job).reports, crowd.run(second, job).reports) == (2, 1)
+
+
+def test_two_devices_that_begin_at_once_share_one_bound_too(crowd: LocalCrowd) -> None:
+    """Each counts on tokens that the other takes: the second one begins again with what is left."""
+    job = crowd.job(make_policy("FT_u", k=2, per_user=3))
+    invitation, secret = crowd.invite()[0], bytes(range(32))
+    devices = [crowd.member(name, list(name[:2]), invitation=invitation, secret=secret) for name in ("ab", "cd")]
+    for device in devices:
+        device.log.set_consent(job.id.hex(), "always")
+        device._begin(job)
+    assert [device.run(job).reports for device in devices] == [2, 1]
+    assert crowd.server.store.count_reports(job.id) == 3
 
 
 def test_instances_count_under_ft_a(crowd: LocalCrowd) -> None:
@@ -185,12 +197,12 @@ def test_of_two_releases_at_once_one_is_refused(crowd: LocalCrowd, monkeypatch: 
     from searchveil.crowd import aggregate
 
     job = crowd.job(make_policy("DP_u", k=2, epsilon=5, delta=0.01))
-    store, plan_of, opened = crowd.server.store, aggregate.plan_of, []
+    store, plan_of, drawn = crowd.server.store, aggregate.plan_of, []
 
     def meanwhile(one: Job) -> object:
         monkeypatch.setattr(aggregate, "plan_of", plan_of)
         aggregate.release_job(store, job, crowd.home / "first")
-        monkeypatch.setattr(aggregate, "open_reports", lambda *given: opened.append(given))
+        monkeypatch.setattr(aggregate, "publish", lambda *given: drawn.append(given))
         return plan_of(one)
 
     monkeypatch.setattr(aggregate, "plan_of", meanwhile)
@@ -198,7 +210,88 @@ def test_of_two_releases_at_once_one_is_refused(crowd: LocalCrowd, monkeypatch: 
         aggregate.release_job(store, job, crowd.home / "second")
     assert (crowd.home / "first" / "guarantee.json").exists()
     assert not (crowd.home / "second").exists()
-    assert opened == []
+    assert drawn == []
+
+
+@pytest.mark.parametrize("name", ["DP_u", "FT_u"])
+def test_a_release_that_was_interrupted_can_be_made_again(
+    crowd: LocalCrowd, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    """While reports are opened nothing is lost; with noise there is no second try once it was drawn."""
+    from searchveil.crowd import aggregate
+
+    promised = (9.0, 0.4) if name == "DP_u" else (None, None)
+    job = crowd.job(make_policy(name, k=2, epsilon=promised[0], delta=promised[1]))
+    for i in range(9):
+        crowd.run(crowd.member(str(i), ["shared"]), job)
+    out, store = crowd.home / "release", crowd.server.store
+
+    def stop(*given: object, **more: object) -> None:
+        raise KeyboardInterrupt
+
+    for stopped_at in ("open_reports", "publish"):
+        with monkeypatch.context() as patch:
+            patch.setattr(aggregate, stopped_at, stop)
+            with pytest.raises(KeyboardInterrupt):
+                aggregate.release_job(store, job, out)
+        assert not out.exists()
+        if stopped_at == "publish" and name == "DP_u":
+            with pytest.raises(InputError, match="has been released"):
+                aggregate.release_job(store, job, out)
+        elif stopped_at == "publish":
+            assert aggregate.release_job(store, job, out)[0].table.to_pylist() == [{"query": "shared", "count": 9}]
+            with pytest.raises(InputError, match="has been released"):
+                aggregate.release_job(store, job, crowd.home / "again")
+
+
+def test_a_report_that_arrives_while_its_job_is_closed_is_not_acknowledged(crowd: LocalCrowd) -> None:
+    """The release reads what is there when the job is closed: what comes later would be lost."""
+    from test_crowd_faults import a_report
+    from test_tokens import post
+
+    job = crowd.job(make_policy("FT_u", k=2))
+    sent = [a_report(crowd, job, text) for text in "ab"]
+    assert post(crowd, sent[:1]) == [0]
+    server, add = crowd.server, crowd.server.store.add_reports
+
+    def closed_first(reports: object) -> list[int]:
+        server.store.add_reports = add  # type: ignore[method-assign]
+        server.store.close_job(job.id)
+        return add(reports)  # type: ignore[arg-type]
+
+    server.store.add_reports = closed_first  # type: ignore[method-assign]
+    assert post(crowd, sent) == [1, 1]
+    assert server.store.count_reports(job.id) == 1
+
+
+def test_a_second_group_with_the_same_text_is_not_published_too(crowd: LocalCrowd) -> None:
+    """A member who lies needs no randomness server to make a secret of its own for a text that others share."""
+    from test_tokens import batch, post
+
+    from searchveil.crowd.report import make_report
+
+    job = crowd.job(make_policy("FT_u", k=3))
+    for i in range(4):
+        crowd.run(crowd.member(str(i), ["common"]), job)
+    for text in ("common", "no  normal form", "two\tfields", "new\nline"):
+        tokens = batch(crowd, job, crowd.invite()[0], 3)
+        made = [make_report(job.id, text, bytes(64), 3, x, token) for x, token in enumerate(tokens, 1)]
+        assert post(crowd, [one.to_bytes() for one in made]) == [0, 0, 0]
+    assert crowd.counts(job) == {"common": 4}
+
+
+def test_a_spelling_of_another_text_is_not_published(crowd: LocalCrowd) -> None:
+    """Two members lie about how they typed it."""
+    job = crowd.job(make_policy("FT_u", k=3), secondary_k=2)
+    for i in range(6):
+        member = crowd.member(str(i), ["New York" if i < 3 else "new york"])
+        member.log.set_consent(job.id.hex(), "always")
+        member._begin(job)
+        if i in (3, 4):
+            member.log.file.execute("UPDATE outbox SET typed = 'an insult'")
+        member.run(job)
+    opened = crowd.opened(job)["new york"]
+    assert (opened.count, opened.spellings) == (6, {"New York": 3})
 
 
 def test_a_corrupt_share_is_harmless(crowd: LocalCrowd) -> None:

@@ -2,19 +2,21 @@
 
 import asyncio
 from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from local import LocalCrowd
 from starlette.exceptions import HTTPException
 
+from searchveil import bodies
 from searchveil.crowd import relay as module
-from searchveil.crowd import web
 from searchveil.crowd.choice import sends
 from searchveil.crowd.policy import make_policy
 from searchveil.crowd.relay import ANSWER_BYTES, Relay, relay_app
 from searchveil.crowd.report import SEALED_BYTES, dummy, receipt, seal
-from searchveil.crowd.store import RETRY
+from searchveil.crowd.store import REFUSED, RETRY
 from searchveil.crypto import hpke
 
 
@@ -57,6 +59,32 @@ def test_reports_of_several_senders_leave_together_in_another_order() -> None:
     flat = [one for some in reports for one in some]
     assert sorted(opened) == sorted(flat)
     assert opened != flat
+
+
+def test_many_reports_of_one_sender_wait_for_those_of_others() -> None:
+    """However many: passed on at once they would be mixed with nobody's."""
+    private, public = hpke.generate()
+    to_server = hpke.generate()[1]
+    sizes: list[int] = []
+
+    async def server(request: httpx.Request) -> httpx.Response:
+        sizes.append(len(request.content) // SEALED_BYTES)
+        return httpx.Response(503)
+
+    def body(number: int) -> bytes:
+        return b"".join(seal(dummy(bytes(16)), to_server, [(1, public)]) for _ in range(number))
+
+    async def play() -> None:
+        relay = Relay(private, {0: "http://server"}, hold_seconds=60, at_least=5)
+        async with httpx.AsyncClient(transport=httpx.MockTransport(server)) as relay.client:
+            first = asyncio.create_task(relay.take(1, body(8)))
+            while sum(map(len, relay.waiting.values())) < 8:
+                await asyncio.sleep(0.001)
+            assert sizes == []
+            await asyncio.gather(first, relay.take(1, body(1)))
+
+    asyncio.run(asyncio.wait_for(play(), 60))
+    assert sizes == [9]
 
 
 def test_a_member_whose_coins_all_show_tails_sends_as_much_as_others(crowd: LocalCrowd) -> None:
@@ -111,7 +139,7 @@ def test_reports_on_their_way_count_as_waiting(monkeypatch: pytest.MonkeyPatch) 
             await answered.wait()
             return httpx.Response(503)
 
-        relay = Relay(private, {0: "http://server"}, hold_seconds=60, at_least=20)
+        relay = Relay(private, {0: "http://server"}, hold_seconds=0.01, at_least=20)
         async with httpx.AsyncClient(transport=httpx.MockTransport(hanging)) as relay.client:
             asked = [asyncio.create_task(relay.take(1, body)) for _ in range(5)]
             while relay.held < 80 or relay.waiting or sum(one.done() for one in asked) < 3:
@@ -147,6 +175,37 @@ def test_a_client_waits_between_its_tokens_and_its_reports(crowd: LocalCrowd, mo
         assert not any(path.startswith("/reports") for path in paths)
 
 
+def test_a_relay_that_pretends_refusals_is_gone_round(tmp_path: Path) -> None:
+    """One of two relays answers "refused" and forwards nothing: everything arrives by the other one."""
+    crowd = LocalCrowd(tmp_path, relays=2)
+
+    async def liar(scope: Any, receive: Any, send: Any) -> None:
+        size = 0
+        while (message := await receive())["type"] == "http.request":
+            size += len(message["body"])
+            if not message.get("more_body"):
+                break
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        refused = bytes([REFUSED]) + bytes(ANSWER_BYTES - 1)
+        await send({"type": "http.response.body", "body": refused * (size // (SEALED_BYTES + 49))})
+
+    crowd.network.programs["relay-1"].app = liar
+    job = crowd.job(make_policy("FT_u", k=2))
+    for i in range(4):
+        sent = crowd.run(crowd.member(str(i), ["x", "y"]), job)
+        assert (sent.reports, sent.refused) == (2, 0)
+    assert {host for host, path, _ in crowd.network.seen if path == "/reports/1"} == {"relay-1", "relay-2"}
+    # What every relay says is refused is refused.
+    late = crowd.member("late", ["x"])
+    late.log.set_consent(job.id.hex(), "always")
+    late._begin(job)
+    late._make_reports(job)
+    crowd.server.store.close_job(job.id)
+    sent = late.run(job)
+    assert (sent.reports, sent.refused) == (0, 1)
+    crowd.close()
+
+
 def test_a_relay_leaves_no_file(crowd: LocalCrowd) -> None:
     before = {path.name for path in crowd.home.iterdir()}
     job = crowd.job(make_policy("FT_u", k=2))
@@ -156,7 +215,7 @@ def test_a_relay_leaves_no_file(crowd: LocalCrowd) -> None:
 
 
 def test_a_body_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(web, "SLOWEST_BODY", 0.05)
+    monkeypatch.setattr(bodies, "SLOWEST_BODY", 0.05)
 
     class Slow:
         async def stream(self) -> AsyncIterator[bytes]:
@@ -164,5 +223,5 @@ def test_a_body_that_takes_too_long_is_given_up(monkeypatch: pytest.MonkeyPatch)
             await asyncio.sleep(10)
 
     with pytest.raises(HTTPException) as refused:
-        asyncio.run(web.read_body(Slow(), 100))  # type: ignore[arg-type]
+        asyncio.run(bodies.read_body(Slow(), 100))  # type: ignore[arg-type]
     assert refused.value.status_code == 408

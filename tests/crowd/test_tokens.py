@@ -159,10 +159,10 @@ def test_who_knows_a_members_secret_does_not_know_its_blinds(crowd: LocalCrowd) 
     """Whoever made the invitation may know the secret: with the blinds it could test guesses about what was asked."""
     secret, token = bytes(32), bytes(96)
     laptop, phone = (crowd.member(name, ["a"], secret=secret) for name in ("laptop", "phone"))
-    assert laptop._blind(token, 0) != phone._blind(token, 0)
-    assert len({laptop._blind(token, i) for i in range(64)}) == 64
+    assert laptop._drawn(token, 0) != phone._drawn(token, 0)
+    assert len({laptop._drawn(token, i) for i in range(64)}) == 64
     again = crowd.member("laptop", [], secret=secret)  # a run that was stopped asks the same question
-    assert again._blind(token, 0) == laptop._blind(token, 0)
+    assert again._drawn(token, 0) == laptop._drawn(token, 0)
 
 
 def test_tokens_under_another_key_than_the_jobs_are_found_out(crowd: LocalCrowd) -> None:

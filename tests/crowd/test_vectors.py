@@ -4,18 +4,37 @@ import json
 import sys
 from pathlib import Path
 
+import pytest
+
 from searchveil.crowd.jobs import read_job
 from searchveil.crowd.report import REPORT_BYTES, Report, open_text, unseal, unwrap
 from searchveil.crypto import shamir
+from searchveil.errors import InputError
 
 VECTORS = Path(__file__).parents[1] / "vectors"
 sys.path.insert(0, str(VECTORS))
 
+import make_client  # noqa: E402
 import make_crowd  # noqa: E402
 
 
 def test_the_file_is_what_this_code_makes() -> None:
     assert make_crowd.FILE.read_text() == make_crowd.as_text(), "python tests/vectors/make_crowd.py"
+
+
+@pytest.mark.slow
+def test_the_file_for_clients_is_what_this_code_makes() -> None:
+    assert make_client.FILE.read_text() == make_client.as_text(), "python tests/vectors/make_client.py"
+
+
+def test_what_clients_must_refuse_is_refused_here() -> None:
+    vectors = json.loads(make_client.FILE.read_text())
+    signer = bytes.fromhex(vectors["signer"])
+    for one in vectors["jobs"]:
+        assert read_job(one["document"], signer).id.hex() == one["id"]
+    for document in (one for documents in vectors["broken"].values() for one in documents):
+        with pytest.raises(InputError):
+            read_job(document, signer)
 
 
 def test_what_travels_opens_as_the_file_says() -> None:

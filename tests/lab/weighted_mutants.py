@@ -20,7 +20,7 @@ from searchveil.log import SearchLog
 from searchveil.privacy.gaussian import GaussianAccount, crossing_threshold
 from searchveil.privacy.noise import Integers, Source
 from searchveil.progress import Progress
-from searchveil.publish import rounds, weighted
+from searchveil.publish import rounds, rounds_in_memory
 from searchveil.publish.mechanism import Published
 from searchveil.publish.plan import Plan
 from searchveil.publish.priorities import LARGEST, ONE, Policy
@@ -156,7 +156,7 @@ class OtherRounds(Weighted):
         return self.rounds()
 
     def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Published:
-        with patch.object(weighted, "select", self._rounds().select):
+        with patch.object(rounds_in_memory, "select", self._rounds().select):
             return super().publish(log, plan, source, progress)
 
 
@@ -190,7 +190,7 @@ class WeightedThresholdPerRound(OtherRounds):
 @dataclass(frozen=True)
 class WeightedHeldOnly(Weighted):
     def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Published:
-        with patch.object(weighted, "select", held_only):
+        with patch.object(rounds_in_memory, "select", held_only):
             return super().publish(log, plan, source, progress)
 
 
@@ -205,8 +205,8 @@ class WeightedUnkeptNamed(Weighted):
         return replace(self, pool=pool)
 
     def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Published:
-        gather = weighted._gather
-        with patch.object(weighted, "_gather", lambda log, item, pool: gather(log, item, None)):
+        gather = rounds_in_memory.gather
+        with patch.object(rounds_in_memory, "gather", lambda log, item, pool: gather(log, item, None)):
             return Weighted.publish(self._as_if_listed, log, plan, source, progress)
 
 

@@ -2,6 +2,7 @@
 
 import json
 from dataclasses import replace
+from fractions import Fraction
 from math import exp, inf, nan, nextafter
 from typing import Any, get_args
 
@@ -202,3 +203,19 @@ def test_the_sentence_says_who_is_trusted_where_it_is_not_the_publisher() -> Non
         nobody.trust_in_words == "nobody but the device holds the searches of a device, and nobody is trusted with them"
     )
     assert set(TRUST_IN_WORDS) == set(get_args(Trust))
+
+
+@pytest.mark.parametrize(("epsilon", "delta"), [(1.0, 1e-6), (0.1, 0.0), (0.0, 0.25), (8.0, 0.5), (0.0, 0.0)])
+def test_the_best_attack_on_randomised_response_is_right_so_often(epsilon: float, delta: float) -> None:
+    """One that shows the truth with probability δ, and else lies once in 1 + e^ε times: no (ε, δ) shows more."""
+    promise = replace(PROMISE, epsilon=epsilon, delta=delta)
+    odds, shown = Fraction(exp(epsilon)), Fraction(delta)
+    right = shown + (1 - shown) * odds / (1 + odds)
+    assert right * (1 - Fraction(1, 10**14)) <= Fraction(promise.most_often_right) <= right * (1 + Fraction(1, 10**14))
+
+
+def test_nothing_bounds_an_attacker_where_nothing_is_promised() -> None:
+    assert NONE.most_often_right == 1
+    assert replace(PROMISE, delta=1.0).most_often_right == 1
+    assert replace(PROMISE, neighbours="remove").most_often_right == 1, "the proof needs both directions"
+    assert replace(PROMISE, epsilon=800.0).most_often_right == 1

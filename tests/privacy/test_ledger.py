@@ -23,6 +23,7 @@ from hypothesis import strategies as st
 from searchveil.engine import Engine
 from searchveil.errors import BudgetRefused, InputError
 from searchveil.log import SearchLog
+from searchveil.privacy.composition import not_below
 from searchveil.privacy.guarantee import Guarantee, Neighbours, Notion
 from searchveil.privacy.ledger import Ledger
 
@@ -646,3 +647,30 @@ def test_a_promise_that_group_privacy_leaves_nothing_of_is_refused(tmp_path: Pat
     with pytest.raises(BudgetRefused, match="counted as replace-one, the release has δ = 1, which promises nothing"):
         ledger.reserve(**plan(5.0, 0.1))
     assert ledger.spent().entries == ()
+
+
+@pytest.mark.parametrize("composition", ["basic", "gaussian", "pld"])
+def test_what_is_foreseen_is_what_is_paid(tmp_path: Path, composition: Any) -> None:
+    ledger = Ledger.open(tmp_path / "l.db", budget_epsilon=1.0, budget_delta=1e-5, composition=composition)
+    ledger.reserve(**plan(0.2, 1e-7))
+    asked = [plan(0.1 * (1 + number % 3), 1e-7) for number in range(30)]
+    foreseen = ledger.foresee([one["guarantee"] for one in asked])
+    assert len(ledger.spent().entries) == 1, "nothing is paid by looking"
+    *paid, last = foreseen
+    for one, expected in zip(asked, paid, strict=False):
+        ledger.reserve(**one)
+        spent = ledger.spent()
+        assert expected.refusal is None
+        assert (spent.basic_epsilon, spent.basic_delta) == (
+            not_below(expected.total.epsilon),
+            not_below(expected.total.delta),
+        )
+    with pytest.raises(BudgetRefused) as refusal:
+        ledger.reserve(**asked[len(paid)])
+    assert str(refusal.value) == str(last.refusal)
+
+
+def test_what_no_ledger_counts_is_foreseen_as_refused(tmp_path: Path) -> None:
+    ledger = Ledger.open(tmp_path / "l.db", **BUDGET)
+    (foreseen,) = ledger.foresee([Guarantee.no_differential_privacy("test", ("a caveat",))] * 2)
+    assert "no finite cost" in str(foreseen.refusal)

@@ -22,7 +22,7 @@ from searchveil.publish.parameters import Parameter, parameters_of
 
 ROOT = Path(__file__).parents[2]
 EVERY = [(name, one) for name in METHODS for one in parameters_of(method_named(name))]
-NUMBERS = [(name, one) for name, one in EVERY if one.kind in ("number", "whole")]
+NUMBERS = [(name, one) for name, one in EVERY if one.kind in ("number", "integer")]
 EXACT = {name: {"epsilon": 1.0, "delta": 0.1} for name in METHODS} | {
     "sampling": {"delta": 0.1},
     **{name: {} for name in METHODS if name.startswith("k-")},
@@ -60,7 +60,7 @@ def test_a_parameter_is_data_for_a_form(name: str, one: Parameter) -> None:
 @pytest.mark.parametrize(("name", "one"), NUMBERS, ids=called)
 def test_a_number_outside_its_range_is_refused_and_its_ends_are_not(name: str, one: Parameter) -> None:
     limits = one.declared
-    step = (lambda value, to: value + (1 if to > 0 else -1)) if one.kind == "whole" else nextafter
+    step = (lambda value, to: value + (1 if to > 0 else -1)) if one.kind == "integer" else nextafter
     wrong: list[Any] = [nan, inf, -inf, "many", True]
     right: list[Any] = []
     for end, out, included in (
@@ -72,7 +72,7 @@ def test_a_number_outside_its_range_is_refused_and_its_ends_are_not(name: str, o
         if end is not None:
             wrong.append(step(end, out) if included else end)
             right.append(end if included else step(end, -out))
-    if one.kind == "whole":
+    if one.kind == "integer":
         wrong.append(2.5)
     for value in wrong:
         with pytest.raises(InputError, match=one.name) as refusal:
@@ -107,7 +107,7 @@ def values_of(one: Parameter) -> st.SearchStrategy[Any]:
     numbers = st.floats(low, high, exclude_min=limits.above is not None, exclude_max=limits.below is not None)
     kinds: dict[str, st.SearchStrategy[Any]] = {
         "number": numbers,
-        "whole": st.integers(int(low), int(high)),
+        "integer": st.integers(int(low), int(high)),
         "flag": st.booleans(),
         "choice": st.sampled_from(one.choices or ("",)),
         "item": st.sampled_from(one.choices or ("",)),
@@ -160,7 +160,7 @@ def test_what_is_no_text_of_a_method_is_refused(text: str) -> None:
 
 
 def test_an_error_is_written_as_its_reader_writes_parameters() -> None:
-    from searchveil.cli.wording import on_command_line
+    from searchveil.wording import on_command_line
 
     with pytest.raises(InputError) as refusal:
         sv.Zealous(1, 1e-6, notion="probabilistic", neighbours="add-remove")

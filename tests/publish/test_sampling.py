@@ -29,8 +29,9 @@ from searchveil.privacy.ledger import Ledger
 from searchveil.progress import silent
 from searchveil.publish import sampling
 from searchveil.publish.click_counts import click_counts
+from searchveil.publish.draws import draw, pick_users
 from searchveil.publish.release import Release
-from searchveil.publish.sampling import Sampling, draw, pick_users, smallest_exposure
+from searchveil.publish.sampling import Sampling, smallest_exposure
 
 OBJECTIVES: list[Any] = ["size", "frequent", "diversity", "kl"]
 SAMPLERS: list[Any] = ["poisson", "multinomial"]

@@ -20,9 +20,9 @@ from searchveil.log.read import read_log
 from searchveil.progress import silent
 from searchveil.publish.mechanism import Published
 from searchveil.publish.rounds import Holdings, Named, select
+from searchveil.publish.rounds_in_memory import HeldInMemory
 from searchveil.publish.synthetic.budget import CANDIDATES, NOISE_SHARE, Budget, share_of
 from searchveil.publish.synthetic.mechanism import Synthetic
-from searchveil.publish.weighted import HeldInMemory
 
 METHOD = Synthetic(10.0, 1e-6, from_="2024-03-01", to="2024-05-31")
 START = datetime(2024, 3, 1)

@@ -172,8 +172,8 @@ def test_the_engine_makes_no_difference_to_who_is_counted(log: Path) -> None:
     from searchveil.items import QUERY
     from searchveil.publish.rounds import Named
     from searchveil.publish.rounds_in_engine import HeldInEngine
+    from searchveil.publish.rounds_in_memory import HeldInMemory
     from searchveil.publish.votes import numbered
-    from searchveil.publish.weighted import HeldInMemory
 
     opened = sv.read_log(str(log), engine=open_engine())
     known = []

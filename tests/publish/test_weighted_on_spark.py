@@ -26,7 +26,8 @@ from searchveil.privacy.noise import RoundedGaussian, Source, Streams
 from searchveil.publish.priorities import LARGEST, ONE, ByFormula, policy_named
 from searchveil.publish.rounds import UNIT, Holdings, Rule, total_weights
 from searchveil.publish.rounds_in_engine import AFTER_ROUND, HeldInEngine, Step
-from searchveil.publish.weighted import HeldInMemory, Weighted, _count_parts
+from searchveil.publish.rounds_in_memory import HeldInMemory
+from searchveil.publish.weighted import Weighted, _count_parts
 
 
 @pytest.fixture

@@ -44,7 +44,7 @@ def answer() -> NoReturn:
 def _refuse(problem: Exception) -> NoReturn:
     """End with one line for what the user can mend; what is a fault of ours is raised again."""
     if isinstance(problem, SearchveilError):
-        from searchveil.cli.wording import on_command_line
+        from searchveil.wording import on_command_line
 
         _stop(problem.written(on_command_line), problem.exit_code)
     if isinstance(problem, OSError):
@@ -83,7 +83,7 @@ def _refuse_command_line(problem: Any) -> NoReturn:
 def _say_stopped(number: int) -> NoReturn:
     by = "the keyboard" if number == signal.SIGINT else signal.Signals(number).name
     if written:
-        _stop(f"stopped by {by} after {written[-1]} was written whole", 128 + number)
+        _stop(f"stopped by {by} after {written[-1]} was written completely", 128 + number)
     paid = any(word.split("=")[0] == "--ledger" for word in sys.argv)
     unless = "; what the ledger had already reserved stays spent (docs/ledger.md)" if paid else ""
     _stop(f"stopped by {by}; nothing was published{unless}", 128 + number)

@@ -88,22 +88,30 @@ def demo(
 
 @app.command(epilog=_example("searchveil inspect log.tsv"))
 @with_option_groups
-def inspect(log: LogPaths, reading: LogOptions, json: Json = False) -> None:
+def inspect(
+    log: LogPaths,
+    reading: LogOptions,
+    figures: Annotated[
+        bool, typer.Option("--figures/--no-figures", help="Count what is in it, or only say how it is read.")
+    ] = True,
+    json: Json = False,
+) -> None:
     """Show what is in a log, and which rows could not be read. Private figures: do not publish them."""
     from searchveil.cli import show
-    from searchveil.log.summary import summarize
+    from searchveil.log.summary import as_read, summarize
 
     with show.steps() as step:
         step("reading the log")
         opened = reading.read(log)
-        step("counting")
-        summary = summarize(opened).to_json()
+        if figures:
+            step("counting")
+        summary = summarize(opened).to_json() if figures else as_read(opened)
         opened.engine.close()
     if json:
         show.print_json(summary)  # with the bad rows in it
         return
     show.problems(opened)
-    print(f"{opened.source} (figures of the private log, covered by no guarantee)")
+    print(opened.source + (" (figures of the private log, covered by no guarantee)" if figures else ""))
     show.summary(summary)
 
 
@@ -114,7 +122,8 @@ def methods(
 ) -> None:
     """List the ways of publishing and what each promises."""
     from searchveil.cli import show
-    from searchveil.cli.methods_page import described, page
+    from searchveil.cli.methods_page import page
+    from searchveil.publish.described import described
 
     if markdown:
         print(page(), end="")
@@ -201,23 +210,16 @@ def _smallest_delta(how: MethodOptions, reading: LogOptions, log: list[str] | No
 
 def _forecast(mechanism: "Mechanism", how: MethodOptions, assumption: "Assumption | None") -> dict[str, Any]:
     """What can be said without a log: recommended settings, needed users, expected rows."""
-    from searchveil.privacy.calibrate import TYPICALLY_HELD
-    from searchveil.publish.expected import expected_rows, needed_users, other_than
+    from searchveil.publish.expected import forecast
     from searchveil.publish.safelog_click import SafeLogClick
 
     found: dict[str, Any] = {}
     if how.extras.get("recommend"):
         assert isinstance(mechanism, SafeLogClick)  # no other method has the option
         found["recommended"] = mechanism.recommend()
-    held = TYPICALLY_HELD if assumption is None else assumption.held
-    needed = needed_users(mechanism, held)
-    if needed is not None:
-        found["needed_users"] = {"users": needed, "held": held}
-    if assumption is not None:
-        found["expected_rows"] = expected_rows(mechanism, assumption)
-        other = other_than(mechanism, assumption)
-        if other is not None:
-            found["instead"] = {"method": str(other[0]), "type": _typed(other[0]), "expected_rows": other[1]}
+    found |= forecast(mechanism, assumption)
+    if other := found.get("instead"):
+        found["instead"] = {"method": str(other[0]), "type": _typed(other[0]), "expected_rows": other[1]}
     return found
 
 
@@ -489,6 +491,25 @@ def ledger(
         show.print_json(spent.to_json())
     else:
         show.account(spent)
+
+
+@app.command(epilog=_example("searchveil studio log.tsv --ledger account.sqlite"))
+def studio(
+    log: Annotated[str | None, typer.Argument(metavar="[LOG]", help="A log to begin with.", show_default=False)] = None,
+    ledger: Annotated[str | None, typer.Option(metavar="FILE", help="The ledger that pays; made if new.")] = None,
+    host: Annotated[str, typer.Option(help="The address to listen on; others than this machine's are a risk.")] = (
+        "127.0.0.1"
+    ),
+    port: Annotated[int, typer.Option(help="The port to listen on; 0 takes a free one.")] = 0,
+    browser: Annotated[bool, typer.Option("--browser/--no-browser", help="Open the page in a browser.")] = True,
+) -> None:
+    """Explore, decide, pay and release on a page in the browser, for the files of this folder."""
+    from searchveil.studio.tools import check_tools
+
+    check_tools()
+    from searchveil.studio.serve import serve
+
+    serve(log, ledger, host=host, port=port, browser=browser, say=lambda line: print(line, flush=True))
 
 
 looking.add_to(app)

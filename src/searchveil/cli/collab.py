@@ -12,6 +12,8 @@ from searchveil.cli.options import BudgetOptions, Json, LogOptions, LogPaths, wi
 from searchveil.errors import InputError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from searchveil.collab.simulate import Simulated, Standing, Watch
 
 collab = typer.Typer(
@@ -20,8 +22,6 @@ collab = typer.Typer(
 )
 
 MODES = ("private", "paper")
-# The defaults of options that mode paper has no use for: another value there is an error, not ignored.
-OF_PRIVATE = {"method": "zealous", "item": None, "per_user": 5, "collusion": 1, "deadline": 3600, "transcripts": None}
 
 RunPath = Annotated[str, typer.Option(metavar="FILE", help="The run file that all agreed on.")]
 Folder = Annotated[str, typer.Option(metavar="DIR", help="The folder that collab init made.")]
@@ -85,8 +85,10 @@ def coordinator(
     from searchveil.collab.identity import Identity
     from searchveil.collab.messages import RunEnded
 
+    agreed = RunFile.read(run)
+    _warn_of(agreed.agreement.mode)
     with show.steps() as step:
-        one = Coordinator(Identity(Path(folder)), RunFile.read(run), transcript=_path(transcript), progress=step)
+        one = Coordinator(Identity(Path(folder)), agreed, transcript=_path(transcript), progress=step)
         try:
             one.serve()
         except RunEnded as ended:
@@ -111,19 +113,21 @@ def party(
     from searchveil.cli import show
     from searchveil.collab.agreement import RunFile
     from searchveil.collab.identity import Identity
-    from searchveil.collab.party import Party
+    from searchveil.collab.paper import member_of
 
     agreed = RunFile.read(run)
-    with show.steps() as step:
+    _warn_of(agreed.agreement.mode)
+    with show.steps_and_bars() as (step, bar):
         step("reading the log")
         opened = reading.read(log)
-        one = Party(
+        one = member_of(agreed)(
             opened,
             Identity(Path(folder)),
             agreed,
             ledger=budget.open(),
             transcript=_path(transcript),
             progress=step,
+            bar=bar,
         )
         joined = one.join(Path(out))
         opened.engine.close()
@@ -151,15 +155,15 @@ def simulate(
     parties: Annotated[int, typer.Option(help="How many parties the log is split among.")] = 3,
     mode: Annotated[
         str,
-        typer.Option(
-            help="private, or paper: CELS as published, whose solver can read all counts; in threads, here alone."
-        ),
+        typer.Option(help="private, or paper: CELS as published, whose solver (the coordinator) can read all counts."),
     ] = "private",
     objective: Annotated[str | None, typer.Option(help="Of mode paper: kl or size.")] = None,
-    method: Annotated[str, typer.Option(help="zealous (counts) or sampling (rows of users).")] = "zealous",
+    method: Annotated[
+        str | None, typer.Option(help="zealous (counts, the default) or sampling (rows of users).")
+    ] = None,
     item: Annotated[str | None, typer.Option(help="What is counted; query, or click for sampling.")] = None,
-    per_user: Annotated[int, typer.Option(help="Items kept of each user.")] = 5,
-    collusion: Annotated[int, typer.Option(help="How many parties may join forces.")] = 1,
+    per_user: Annotated[int | None, typer.Option(help="Items kept of each user; 5 unless told.")] = None,
+    collusion: Annotated[int | None, typer.Option(help="How many parties may join forces; 1 unless told.")] = None,
     deadline: Annotated[float, typer.Option(help="Seconds for the whole run.")] = 3600,
     transcripts: Annotated[
         str | None, typer.Option(metavar="DIR", help="A folder for the transcripts of all processes.")
@@ -169,7 +173,7 @@ def simulate(
     """Split a log by user, run every party as a process on this machine, and compare with other releases.
 
     The central release is that of one owner of all logs; local ones are those of each party alone.
-    Mode paper is for comparison: its parties are threads, and no other command has it.
+    Mode paper is for comparison, never for logs that matter.
     """
     _check_tools()
     from searchveil.cli import show
@@ -178,17 +182,16 @@ def simulate(
 
     if mode not in MODES:
         raise InputError(f"there is no mode {mode}; there are {', '.join(MODES)}", parameter="mode", value=mode)
-    if mode == "paper":
-        given = {"method": method, "item": item, "per_user": per_user, "collusion": collusion}
-        _check_options_of_private(given | {"deadline": deadline, "transcripts": transcripts})
-        _simulate_paper(log, Path(out), reading, parties, epsilon, delta, objective or "kl", json)
-        return
-    if objective is not None:
-        raise InputError("--objective is for --mode paper", parameter="objective", value=objective)
-    item = item or ("click" if method == "sampling" else "query")
-    settings: dict[str, Any] = {"method": method, "item": item, "per_user": per_user, "epsilon": epsilon}
-    settings |= {"delta": delta, "collusion": collusion, "deadline": deadline}
+    settings: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "deadline": deadline}
+    chosen = {"method": method, "item": item, "per_user": per_user, "collusion": collusion, "objective": objective}
+    if mode == "private":
+        usual = {"method": "zealous", "item": "click" if method == "sampling" else "query", "per_user": 5}
+        settings |= usual | {"collusion": 1}
+    else:
+        settings |= {"mode": mode}
+    settings |= {name: value for name, value in chosen.items() if value is not None}
     simulation = Simulation(parties, settings, _path(transcripts))
+    _warn_of(mode)
     with claimed(Path(out)):
         with show.steps() as step:
             step("reading the log")
@@ -200,36 +203,12 @@ def simulate(
     _show_simulated(found, parties, json)
 
 
-def _check_options_of_private(given: dict[str, Any]) -> None:
-    for name, value in given.items():
-        if value != OF_PRIVATE[name]:
-            option = "--" + name.replace("_", "-")
-            raise InputError(f"{option} is for --mode private; leave it out", parameter=name, value=value)
+def _warn_of(mode: str) -> None:
+    if mode == "paper":
+        from searchveil.cli import show
+        from searchveil.collab.paper import WARNING
 
-
-def _simulate_paper(
-    log: LogPaths,
-    out: Path,
-    reading: LogOptions,
-    parties: int,
-    epsilon: float,
-    delta: float,
-    objective: Any,
-    json: bool,
-) -> None:
-    from searchveil.cli import show
-    from searchveil.collab.paper import WARNING, PaperSimulation
-    from searchveil.publish.folder import claimed
-
-    simulation = PaperSimulation(parties, epsilon, delta, objective)
-    show.warning(WARNING)
-    with claimed(out), show.steps() as step:
-        step("reading the log")
-        opened = reading.read(log)
-        found = simulation.run(opened, out, progress=step)
-        opened.engine.close()
-    show.problems(opened)
-    _show_simulated(found, parties, json)
+        show.warning(WARNING)
 
 
 def _show_simulated(found: "Simulated", parties: int, json: bool) -> None:
@@ -268,15 +247,16 @@ def _table() -> "Iterator[Watch | None]":
         return
     from rich.console import Console
     from rich.live import Live
-    from rich.table import Table
 
     with Live(console=Console(stderr=True), refresh_per_second=5, transient=True) as live:
+        yield lambda standings: live.update(table_of(standings))
 
-        def watch(standings: "list[Standing]") -> None:
-            table = Table("process", "phase", "seconds", "kB sent", "kB received")
-            for one in standings:
-                sizes = [f"{size // 1000:,}" for size in (one.sent, one.received)]
-                table.add_row(one.name, one.phase, f"{one.seconds:.1f}", *sizes)
-            live.update(table)
 
-        yield watch
+def table_of(standings: "list[Standing]") -> "Table":
+    from rich.table import Table
+
+    table = Table("process", "phase", "seconds", "kB sent", "kB received")
+    for one in standings:
+        sizes = [f"{size // 1000:,}" for size in (one.sent, one.received)]
+        table.add_row(one.name, one.phase, f"{one.seconds:.1f}", *sizes)
+    return table

@@ -1,7 +1,7 @@
 """Commands for whoever has a release, or wants to choose one: show, verify, compare."""
 
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
@@ -29,6 +29,7 @@ def show_release(
     from searchveil.cli import show
     from searchveil.cli.tables import as_text
     from searchveil.publish.release import Release
+    from searchveil.publish.top import top_rows
 
     release = Release.read(folder)
     name = next(iter(release.tables)) if table is None else table
@@ -52,28 +53,6 @@ def show_release(
     others = [other for other in release.tables if other != name]
     if others:
         print(f"Other tables: {', '.join(others)} (--table NAME)")
-
-
-def top_rows(table: Any, search: str | None) -> Any:
-    """The rows that hold a text, by their counts where they have any."""
-    import pyarrow as pa
-    import pyarrow.compute as pc
-
-    if search is not None:
-        wanted = search.casefold()
-        texts = [name for name in table.column_names if _is_text(table[name].type)]
-        held = [any(wanted in str(row[name] or "").casefold() for name in texts) for row in table.to_pylist()]
-        table = table.filter(pa.array(held, pa.bool_()))
-    order = next((name for name in ("count", "score", "draws") if name in table.column_names), None)
-    if order is None:
-        return table
-    return table.take(pc.sort_indices(table, [(order, "descending")]))  # stable: equal counts stay as published
-
-
-def _is_text(kind: Any) -> bool:
-    import pyarrow as pa
-
-    return bool(pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_list(kind))
 
 
 def verify_release(folder: ReleaseFolder, json: Json = False) -> None:

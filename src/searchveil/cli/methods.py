@@ -14,16 +14,16 @@ import typer.core
 import typer.main
 
 from searchveil.cli.options import Group, assumption_of, unfold
-from searchveil.cli.wording import on_command_line, option_of
 from searchveil.errors import InputError, settings
 from searchveil.publish import DEFAULT_METHOD, METHODS, build, method_named, no_such_parameter
+from searchveil.wording import on_command_line, option_of
 
 if TYPE_CHECKING:
     from searchveil.privacy.calibrate import Assumption
     from searchveil.publish.mechanism import Mechanism
     from searchveil.publish.parameters import Parameter
 
-METAVARS = {"number": "NUMBER", "whole": "NUMBER", "choice": "WORD", "item": "WORD", "table": "FILE", "pool": "FILE"}
+METAVARS = {"number": "NUMBER", "integer": "NUMBER", "choice": "WORD", "item": "WORD", "table": "FILE", "pool": "FILE"}
 
 
 def _extra(kind: Any, help: str, *names: str) -> Any:
@@ -151,21 +151,13 @@ def in_one_line(one: "Parameter") -> str:
     """All that is declared of a parameter."""
     about = [
         one.declared.help.rstrip("."),
-        choices_of(one),
-        limits_of(one).capitalize(),
+        one.choices_in_words,
+        one.limits.capitalize(),
         one.declared.symbol and f"Symbol {one.declared.symbol}",
         "Needed" if one.required else "",
         "" if _is_unset(one.default) else f"Default {one.default}",
     ]
     return ". ".join(filter(None, about)) + "."
-
-
-def choices_of(one: "Parameter") -> str:
-    return f"One of {', '.join(one.choices)}" if one.choices else ""
-
-
-def limits_of(one: "Parameter") -> str:
-    return ", ".join(filter(None, [one.range, one.declared.unit and f"in {one.declared.unit}"]))
 
 
 def method_command(
@@ -190,6 +182,8 @@ def method_command(
 
         def of(method: str) -> Any:
             """The command with the method's own options, made by typer as any other."""
+            from searchveil.publish.described import summary_of
+
             mechanism = method_named(method)
             single = typer.Typer(add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="markdown")
             line = example
@@ -225,11 +219,6 @@ def method_command(
 
 def _example(line: str) -> str:
     return f"Example: `{line}`"
-
-
-def summary_of(mechanism: "type[Mechanism]") -> str:
-    """The first sentence of its documentation, on one line."""
-    return inspect.cleandoc(mechanism.__doc__ or "").partition("\n\n")[0].replace("\n", " ").replace("`", "")
 
 
 def method_in(args: Sequence[str]) -> str | None:

@@ -1,60 +1,14 @@
-"""The methods as a list, as JSON for whoever builds a form, and as the page docs/methods.md."""
+"""The methods as the page docs/methods.md."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
-from typing import Any
 
-from searchveil.cli.methods import choices_of, limits_of, summary_of
-from searchveil.cli.wording import on_command_line, option_of
 from searchveil.errors import settings
-from searchveil.privacy.guarantee import Notion
-from searchveil.publish import METHODS, build, method_named
-from searchveil.publish.mechanism import Mechanism
+from searchveil.publish import build
+from searchveil.publish.described import described
 from searchveil.publish.parameters import IN_WORDS, Parameter, parameters_of
+from searchveil.wording import on_command_line, option_of
 
-PROMISES: dict[Notion, str] = {
-    "approximate": "(ε, δ)-differential privacy",
-    "probabilistic": "probabilistic differential privacy",
-    "indistinguishable": "indistinguishability",
-    "sampling-step": "differential privacy of the sampling step alone",
-    "conditional": "differential privacy given what an unprotected filter leaves",
-    "none": "no differential privacy",
-}
 REWRITE = "searchveil methods --markdown > docs/methods.md"
-
-
-@dataclass(frozen=True)
-class Described:
-    method: str
-    mechanism: type[Mechanism]
-
-    @property
-    def summary(self) -> str:
-        return summary_of(self.mechanism)
-
-    @property
-    def proof(self) -> str:
-        """The page of its usual promise, relative to docs/."""
-        usual = build(self.method, self.mechanism.example).plan()
-        return usual.guarantee.proof.partition("#")[0].removeprefix("docs/")
-
-    @property
-    def promise(self) -> str:
-        usual, *others = (PROMISES[notion] for notion in self.mechanism.notions)
-        return usual + (f"; with other parameters {' or '.join(others)}" if others else "")
-
-    def to_json(self) -> dict[str, Any]:
-        return {
-            "method": self.method,
-            "summary": self.summary,
-            "notions": list(self.mechanism.notions),
-            "example": dict(self.mechanism.example),
-            "parameters": [one.to_json() for one in parameters_of(self.mechanism)],
-        }
-
-
-def described() -> list[Described]:
-    return [Described(name, method_named(name)) for name in METHODS]
 
 
 def page() -> str:
@@ -79,8 +33,8 @@ def _lines() -> Iterator[str]:
 
 def _row(one: Parameter) -> str:
     default = "needed" if one.required else "no" if one.default is False else one.default
-    kind = ", ".join(filter(None, [IN_WORDS[one.kind], limits_of(one)]))
-    meaning = f"{one.declared.help} {choices_of(one)}." if one.choices else one.declared.help
+    kind = ", ".join(filter(None, [IN_WORDS[one.kind], one.limits]))
+    meaning = f"{one.declared.help} {one.choices_in_words}." if one.choices else one.declared.help
     cells = (f"`{one.name}`", f"`{option_of(one.name)}`", one.declared.symbol, kind, default, meaning)
     shown = ["" if cell in (None, ()) else str(cell).replace("|", r"\|") for cell in cells]
     return f"| {' | '.join(shown)} |"

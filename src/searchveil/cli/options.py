@@ -201,15 +201,10 @@ def assumption_of(text: str, users: int | str | None) -> "Assumption":
         given.setdefault("users", users)
     if "users" not in given:
         raise InputError(f"--assume {text}: how many users? add users=N or --users N")
-    known = {name: float if hint is float else int for name, hint in get_type_hints(Assumption).items()}
-    for name in given:
-        if name not in known:
-            raise InputError(f"--assume {text}: no '{name}'; there are {', '.join(known)}")
-        try:
-            given[name] = known[name](given[name])
-        except ValueError:
-            raise InputError(f"--assume {text}: {name} must be a number, not '{given[name]}'") from None
-    return Assumption(**given)
+    try:
+        return Assumption.of(given)
+    except InputError as problem:
+        raise InputError(f"--assume {text}: " + problem.text) from None
 
 
 def _pairs(texts: list[str] | None, option: str) -> dict[str, str]:

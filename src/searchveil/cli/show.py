@@ -11,6 +11,7 @@ from searchveil.errors import printable as printable
 if TYPE_CHECKING:
     from collections.abc import Callable
 
+    from searchveil.crowd.jobs import Job
     from searchveil.lab.evaluate import Evaluation
     from searchveil.log import SearchLog
     from searchveil.privacy.ledger import Spent
@@ -70,6 +71,32 @@ def steps() -> "Iterator[Callable[[str], None]]":
 
 
 @contextmanager
+def steps_and_bars() -> "Iterator[tuple[Callable[[str], None], Callable[[str, int, int], None]]]":
+    """Steps, of which some can be counted: (what, done, total) is a bar on a terminal, tenths of it when piped."""
+    if not sys.stderr.isatty():
+        told = ("", -1)
+
+        def tell(what: str, done: int, total: int) -> None:
+            nonlocal told
+            tenth = 10 * done // max(total, 1)
+            if what != told[0] or tenth > told[1]:
+                told = what, tenth
+                _tell(f"… {what}: {10 * tenth} %")
+
+        yield lambda step: _tell(f"… {step}"), tell
+        return
+    from rich.console import Console
+    from rich.progress import Progress
+
+    with Progress(console=Console(stderr=True), transient=True) as progress:
+        task = progress.add_task("", total=None)
+        yield (
+            lambda step: progress.update(task, description=step, completed=0, total=None),
+            lambda what, done, total: progress.update(task, description=what, completed=done, total=total),
+        )
+
+
+@contextmanager
 def bar(what: str) -> "Iterator[Callable[[int, int], None]]":
     """Progress of countable work: a bar on a terminal, a line for every tenth when piped."""
     if not sys.stderr.isatty():
@@ -92,6 +119,13 @@ def bar(what: str) -> "Iterator[Callable[[int, int], None]]":
         yield lambda done, total: progress.update(task, completed=done, total=total)
 
 
+def job(made: "Job") -> None:
+    """A crowd's job, in the words that its members are shown."""
+    print(f"{made.id.hex()[:8]}  {made.artifact}, policy {made.policy.name}, k {made.policy.k}")
+    for text in made.words().values():
+        print(f"  {text}")
+
+
 def warning(text: str) -> None:
     _tell(f"searchveil: warning: {text}")
 
@@ -109,7 +143,7 @@ def summary(figures: Mapping[str, Any]) -> None:
     told = {"format": figures["format"], "columns": ", ".join(columns)}
     told_already = ("source", "problems", "warning", "column_names", *told)
     told |= {name.replace("_", " "): value for name, value in figures.items() if name not in told_already}
-    rows({name: value for name, value in told.items() if value not in (None, "")})
+    rows({name: value for name, value in told.items() if value not in (None, "", [])})
 
 
 def plan(plan: "Plan") -> None:
@@ -161,7 +195,7 @@ def evaluation(found: "Evaluation", release: str) -> None:
     print(f"Warning: {found.warning}")
     if found.headline is not None:
         print(found.headline.sentence)
-    applications, measures = sections(found)
+    applications, measures = sections(found.applications, found.measures)
     both: list[tuple[str, tuple[Row, ...]]] = [(section.title, section.rows) for section in applications + measures]
     width = max((len(row.title) + 2 for _, rows in both for row in rows), default=0)
     width = max(width, len(release))

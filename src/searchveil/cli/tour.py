@@ -46,10 +46,10 @@ def tell(
 
 
 def story(found: "Tour") -> str:
-    from searchveil.cli.looking import top_rows
     from searchveil.cli.tables import as_text
     from searchveil.lab.words import percent, verdict
     from searchveil.privacy.rounding import at_most
+    from searchveil.publish.top import top_rows
 
     log, attack, release = found.log, found.attack, found.release
     promise, run = release.guarantee, _command()

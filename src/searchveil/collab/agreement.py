@@ -3,6 +3,7 @@
 import hashlib
 import re
 import tomllib
+from collections.abc import Mapping
 from itertools import zip_longest
 from math import isfinite
 from pathlib import Path
@@ -17,6 +18,18 @@ NAME = r"[a-z0-9][a-z0-9-]{0,30}"
 Name = Annotated[str, StringConstraints(pattern=f"^{NAME}$")]
 Fingerprint = Annotated[str, StringConstraints(pattern="^sha256:[0-9a-f]{64}$")]
 LARGEST_FILE = 100_000  # bytes
+# What mode paper has no use for: another value there would be ignored, so it is refused.
+OF_PRIVATE = (
+    "method",
+    "item",
+    "per_user",
+    "collusion",
+    "padding_epsilon",
+    "padding_delta",
+    "selection_delta",
+    "time_unit",
+    "longest_text",
+)
 
 
 class CoordinatorPlace(BaseModel):
@@ -47,6 +60,7 @@ class Agreement(BaseModel):
     selection_delta: Annotated[float | None, Field(gt=0, lt=1)] = None  # of sampling: the part that chooses pairs
     time_unit: Literal["second", "minute", "hour", "day", "month", "none"] = "hour"  # of sampling
     longest_text: Annotated[int, Field(ge=16, le=4000)] = 240
+    objective: Literal["kl", "size"] | None = None  # of mode paper
     deadline: Annotated[float, Field(gt=0, le=7 * 86_400)] = 3600
     silence: Annotated[float, Field(ge=1, le=3600)] = 60
     coordinator: CoordinatorPlace
@@ -55,15 +69,11 @@ class Agreement(BaseModel):
     @model_validator(mode="after")
     def _fits(self) -> "Agreement":
         if self.mode == "paper":
-            raise ValueError("mode: paper mode runs in searchveil collab simulate alone; leave the line out")
-        if self.item not in ITEMS:
-            raise ValueError(f"item: there is no '{self.item}'; there are {', '.join(ITEMS)}")
-        if self.method == "sampling" and self.item != "click":
-            raise ValueError('item: sampling draws clicks; write item = "click"')
-        if self.method == "zealous" and self.selection_delta is not None:
-            raise ValueError("selection_delta: is for the method sampling")
-        if self.collusion >= len(self.parties):
-            raise ValueError(f"collusion: at most {len(self.parties) - 1} of {len(self.parties)} parties, not more")
+            for name in OF_PRIVATE:
+                if name in self.model_fields_set:
+                    raise ValueError(f"{name}: is for the private mode; leave it out")
+        else:
+            self._fits_private()
         if self.coordinator.name in self.parties:
             raise ValueError(f"coordinator: '{self.coordinator.name}' is also the name of a party")
         shown = [self.coordinator.certificate, *self.parties.values()]
@@ -72,6 +82,23 @@ class Agreement(BaseModel):
         if not isfinite(self.epsilon):
             raise ValueError("epsilon: must be finite")
         return self
+
+    def _fits_private(self) -> None:
+        if self.objective is not None:
+            raise ValueError("objective: is for the paper mode; leave it out")
+        if self.item not in ITEMS:
+            raise ValueError(f"item: there is no '{self.item}'; there are {', '.join(ITEMS)}")
+        if self.method == "sampling" and self.item != "click":
+            raise ValueError('item: sampling draws clicks; write item = "click"')
+        if self.method == "zealous" and self.selection_delta is not None:
+            raise ValueError("selection_delta: is for the method sampling")
+        if self.collusion >= len(self.parties):
+            raise ValueError(f"collusion: at most {len(self.parties) - 1} of {len(self.parties)} parties, not more")
+
+    @property
+    def counted(self) -> str:
+        """The kind of item that every party takes from its log."""
+        return "click" if self.mode == "paper" else self.item
 
     @property
     def names(self) -> tuple[str, ...]:
@@ -111,6 +138,18 @@ class RunFile:
         return f"{self.source} is that of {whose}"
 
 
+def check_settings(settings: Mapping[str, Any], parties: int) -> None:
+    """InputError for what a run file with these settings would be refused for, whoever takes part."""
+    shown = [f"sha256:{i:064x}" for i in range(parties + 1)]
+    place = {"address": "localhost:1", "certificate": shown[0]}
+    everybody = {f"p{i}": shown[i] for i in range(1, parties + 1)}
+    try:
+        Agreement.model_validate({**settings, "coordinator": place, "parties": everybody})
+    except ValidationError as problem:
+        name, said = _first(problem)
+        raise InputError(said if not name else f"{name}: {said}", parameter=name.partition(".")[0] or None) from problem
+
+
 def _parsed(text: str, source: str) -> Agreement:
     try:
         values = tomllib.loads(text)
@@ -119,11 +158,15 @@ def _parsed(text: str, source: str) -> Agreement:
     try:
         return Agreement.model_validate(values)
     except ValidationError as problem:
-        first: Any = problem.errors()[0]
-        name = ".".join(map(str, first["loc"]))
-        line = _line_of(text, str(first["loc"][-1])) if first["loc"] else ""
-        said = str(first["msg"]).removeprefix("Value error, ")
+        name, said = _first(problem)
+        line = _line_of(text, (name or said.partition(":")[0]).rpartition(".")[2])
         raise InputError(f"{source}{line}: {name + ': ' if name else ''}{said}", parameter="run") from problem
+
+
+def _first(problem: ValidationError) -> tuple[str, str]:
+    """Where, if one setting alone is wrong, and what."""
+    first: Any = problem.errors()[0]
+    return ".".join(map(str, first["loc"])), str(first["msg"]).removeprefix("Value error, ")
 
 
 def _line_of(text: str, name: str) -> str:

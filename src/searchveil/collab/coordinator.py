@@ -364,21 +364,29 @@ class Coordinator:
     async def _work(self) -> None:
         while not self.session:
             await self._wait(time.monotonic() + POLL)
+        if self.agreement.mode == "paper":
+            from searchveil.collab.paper import solve
+
+            await solve(self)
+        else:
+            await self._unite_and_open()
+
+    async def _unite_and_open(self) -> None:
         self.transcript.phase("universe")
-        ids = {name: await self._collect(name, "universe", "ids", check_ids) for name in self.agreement.names}
+        ids = {name: await self.collect(name, "universe", "ids", check_ids) for name in self.agreement.names}
         self.progress(f"uniting the blinded ids of {len(ids)} parties")
         union = await asyncio.to_thread(united, list(ids.values()))
         for name in self.agreement.names:
-            self._send(name, "universe", "union", union)
+            self.send(name, "universe", "union", union)
         del ids, union
         self.transcript.phase("open")
-        shares = {name: await self._collect(name, "open", "shares") for name in self.agreement.names}
+        shares = {name: await self.collect(name, "open", "shares") for name in self.agreement.names}
         self.progress("opening the items that passed")
         texts = await asyncio.to_thread(self._opened, shares)
         for name in self.agreement.names:
-            self._send(name, "open", "texts", texts)
+            self.send(name, "open", "texts", texts)
 
-    async def _collect(self, sender: str, phase: Phase, topic: str, check: Any = None) -> bytes:
+    async def collect(self, sender: str, phase: Phase, topic: str, check: Any = None) -> bytes:
         """A whole stream of a party to the coordinator."""
         box = self.boxes.setdefault((sender, self.agreement.coordinator.name), _Box())
         gathered: list[bytes] = []
@@ -408,7 +416,7 @@ class Coordinator:
                 raise Refused(f"{sender} sent what is refused: {problem}") from None
         return whole
 
-    def _send(self, recipient: str, phase: Phase, topic: str, payload: bytes) -> None:
+    def send(self, recipient: str, phase: Phase, topic: str, payload: bytes) -> None:
         box = self.boxes.setdefault((self.agreement.coordinator.name, recipient), _Box())
         count = parts_of(len(payload))
         for part in range(count):

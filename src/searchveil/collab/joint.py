@@ -4,6 +4,8 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from searchveil.collab.agreement import Agreement
+from searchveil.items import KEYWORD
+from searchveil.log.words import segmentation
 from searchveil.privacy import calibrate
 from searchveil.privacy.composition import decimal, not_below
 from searchveil.privacy.guarantee import Guarantee
@@ -100,6 +102,7 @@ def plan_for(agreement: Agreement, run: str) -> Plan[JointSettings]:
         unprotected=(
             "from the coordinator: how many items each party has, dummies among them, and how many of these the "
             "parties share",
+            "from the coordinator and other parties: when messages come, and so how long a party took to count its log",
         ),
         caveats=(*_caveats(agreement, padding), *(sampler.caveats("user") if sampler is not None else ())),
         trust="parties",
@@ -113,7 +116,8 @@ def plan_for(agreement: Agreement, run: str) -> Plan[JointSettings]:
         holds_for=_holds_for(agreement, padding),
     )
     if sampler is None:
-        return Plan("collab-zealous", agreement.item, settings, guarantee)
+        words = segmentation() if agreement.item == KEYWORD.name else None
+        return Plan("collab-zealous", agreement.item, settings, guarantee, words=words)
     settings = replace(
         settings,
         sampler="individual",

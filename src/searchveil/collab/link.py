@@ -7,7 +7,7 @@ coordinator can neither read nor change nor reorder them. So only one host must 
 import ssl
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from typing import Any
 
@@ -43,10 +43,17 @@ BEAT = 2.0  # seconds between signs of life, where the silence that the run allo
 CLOSED = 6  # connections closed without a word, before the first answer, after which it is told why
 PATIENCE = 15.0  # seconds for one request; the coordinator answers after a few, whatever happens
 
+Bar = Callable[[str, int, int], None]  # what, how much of it is done, of how much
+
+
+def no_bar(what: str, done: int, total: int) -> None:
+    """Of a caller who does not want to hear about it."""
+
 
 class Link:
-    def __init__(self, identity: Identity, run: RunFile, transcript: Transcript) -> None:
+    def __init__(self, identity: Identity, run: RunFile, transcript: Transcript, bar: Bar = no_bar) -> None:
         self.run, self.agreement, self.identity, self.transcript = run, run.agreement, identity, transcript
+        self.bar = bar
         self.name = identity.name
         if self.name not in self.agreement.parties:
             raise InputError(
@@ -214,6 +221,8 @@ class Link:
     def send(self, recipient: str, phase: Phase, topic: str, payload: bytes) -> None:
         count = parts_of(len(payload))
         for part in range(count):
+            if count > 1:
+                self.bar(f"sending {topic} to {recipient}", part, count)
             self.send_part(
                 recipient, phase, topic, payload[PART * part : PART * (part + 1)], part, last=part == count - 1
             )
@@ -240,8 +249,8 @@ class Link:
         self._sent[recipient] = number + 1
         self.transcript.message("sent", recipient, phase, topic, number, len(message))
 
-    def receive(self, sender: str, phase: Phase, topic: str, *, most: int) -> bytes:
-        """A whole stream. More bytes than `most` are refused."""
+    def receive(self, sender: str, phase: Phase, topic: str, *, most: int, expected: int | None = None) -> bytes:
+        """A whole stream. More bytes than `most` are refused; how many are `expected` is told of its progress."""
         gathered: list[bytes] = []
         size = 0
         for piece, _ in self.parts(sender, phase, topic):
@@ -249,6 +258,8 @@ class Link:
             if size > most:
                 raise Refused(f"{sender} sent more than {most} bytes of {phase}/{topic}")
             gathered.append(piece)
+            if expected is not None and expected > PART:
+                self.bar(f"receiving {topic} of {sender}", size, expected)
         return b"".join(gathered)
 
     def parts(self, sender: str, phase: Phase, topic: str) -> Iterator[tuple[bytes, bool]]:

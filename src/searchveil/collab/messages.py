@@ -17,7 +17,7 @@ SEAL = 16  # what sealing adds
 LARGEST_HEADER = 2000
 LARGEST = 4 + LARGEST_HEADER + PART + SEAL
 
-Phase = Literal["keys", "blind", "universe", "sum", "open", "shuffle", "agree"]
+Phase = Literal["keys", "blind", "universe", "sum", "open", "shuffle", "transform", "draw", "union", "agree"]
 Digest = Annotated[str, StringConstraints(pattern="^[0-9a-f]{64}$")]
 
 

@@ -1,36 +1,35 @@
-"""Paper mode: CELS as Hong et al. 2014 published it, to compare with; parties are threads of one process.
+"""Paper mode: CELS as Hong et al. 2014 published it, to compare with. The coordinator is the paper's solver P0.
 
-Its outside solver can read every count (erratum C1), so it runs in a simulation alone and warns.
+P0 can read every count (erratum C1), so this mode warns on screen and in the record.
 """
 
-import time
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor, wait
+import asyncio
+from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
-from pathlib import Path
-from typing import Any, get_args
+from typing import Any
 
 import pyarrow as pa
 
 from searchveil.collab import opening
+from searchveil.collab.agreement import Agreement, RunFile
+from searchveil.collab.coordinator import Coordinator
+from searchveil.collab.identity import Identity
 from searchveil.collab.joint import ONE_PARTY
-from searchveil.collab.paper_party import SOLVER, LocalClicks, Outcome, PaperParty, Solver
+from searchveil.collab.member import Member
+from searchveil.collab.messages import Phase, Refused, RunEnded
+from searchveil.collab.paper_party import LocalClicks, Outcome, PaperParty, Solver
 from searchveil.collab.paper_program import Goal
-from searchveil.collab.paper_wire import End, Stopped, Wire
-from searchveil.collab.simulate import Simulated, Simulation
-from searchveil.errors import InputError
-from searchveil.items import CLICK
+from searchveil.collab.paper_wire import End, LinkEnd
+from searchveil.collab.party import Party
 from searchveil.log import SearchLog
 from searchveil.privacy.guarantee import Guarantee
-from searchveil.progress import Progress, silent
-from searchveil.publish.mechanism import require_separate_rows, require_two_users
 from searchveil.publish.plan import Plan, Settings
-from searchveil.publish.release import Release
 from searchveil.publish.sampling import Sampling
 
 WARNING = (
-    "Paper mode does not keep the parties' logs from each other: the outside solver P0 can compute every count of "
-    "every user from what it is sent (docs/errata.md, C1), and all parties see all pairs with their totals (C2)."
+    "Paper mode does not keep the parties' logs from each other: the outside solver P0, which is the coordinator, can "
+    "compute every count of every user from what it is sent (docs/errata.md, C1), and all parties see all pairs with "
+    "their totals (C2)."
 )
 UNPROTECTED = (
     "from P0: how often each user clicked each shared pair, exactly, up to the names of users and pairs (C1)",
@@ -39,7 +38,7 @@ UNPROTECTED = (
     "from every party and P0: how many users each party, or all together, have on shared pairs",
 )
 CAVEATS = (
-    "CELS as Hong et al. 2014 published it, simulated in one process: do not use it for logs that matter.",
+    "CELS as Hong et al. 2014 published it: do not use it for logs that matter.",
     WARNING,
     "P0 has to be trusted with all logs, and every party with the pairs of all others.",
 )
@@ -50,6 +49,7 @@ class PaperSettings(Settings):
     objective: Goal
     exposure_limit: float
     parties: int
+    run: str
 
     def to_json(self) -> dict[str, Any]:
         return {
@@ -58,128 +58,111 @@ class PaperSettings(Settings):
             "objective": self.objective,
             "exposure_limit": self.exposure_limit,
             "parties": self.parties,
+            "run": self.run,
         }
 
 
-@dataclass(frozen=True)
-class PaperSimulation:
-    """`epsilon` and `delta` as the paper has them: the limit is b = min(ε/2, ln 1/(1−δ))."""
+def by_one_owner(epsilon: float, delta: float, objective: Goal | None) -> Sampling:
+    """The same by one owner, to compare with; it knows the limit and what the sampling step promises.
 
-    parties: int
-    epsilon: float
-    delta: float
-    objective: Goal = "kl"
+    `epsilon` and `delta` as the paper has them: the limit is b = min(ε/2, ln 1/(1−δ)).
+    """
+    return Sampling(delta, epsilon / 2, objective=objective or "kl", sampler="multinomial", seconds=1.0)
 
-    def __post_init__(self) -> None:
-        if self.objective not in get_args(Goal):
-            raise InputError(
-                f"paper mode has no objective {self.objective}",
-                parameter="objective",
-                value=self.objective,
-                instead="choose from " + ", ".join(get_args(Goal)),
-            )
-        _ = self.alone, self.split  # which check the rest
 
-    @property
-    def alone(self) -> Sampling:
-        """The same by one owner, to compare with; it knows the limit and what the sampling step promises."""
-        return Sampling(self.delta, self.epsilon / 2, objective=self.objective, sampler="multinomial", seconds=1.0)
+def paper_plan(agreement: Agreement, run: str) -> Plan[PaperSettings]:
+    """What the sampler multinomial promises of the sampling step, but for the least users: no party knows them.
 
-    @property
-    def split(self) -> Simulation:
-        return Simulation(self.parties, {})
+    The trust is central, as there: P0 can compute what an owner of all logs would hold.
+    """
+    rule = by_one_owner(agreement.epsilon, agreement.delta, agreement.objective)
+    one = rule.planned(None)
+    public = ("that the log of each party has at least two users", ONE_PARTY, *one.guarantee.assumed_public[1:])
+    guarantee: Guarantee = replace(
+        one.guarantee,
+        proof="docs/collab.md#paper-mode",
+        assumed_public=public,
+        unprotected=(*one.guarantee.unprotected, *UNPROTECTED),
+        caveats=(*one.guarantee.caveats, *CAVEATS),
+    )
+    settings = PaperSettings(
+        objective=agreement.objective or "kl", exposure_limit=float(rule.b), parties=len(agreement.parties), run=run
+    )
+    return Plan("collab-paper", "click", settings, guarantee, counts="occurrences")
 
-    def plan(self, log: SearchLog) -> Plan[PaperSettings]:
-        """What the sampler multinomial promises of the sampling step, but for the least users: no party knows them.
 
-        The trust is central, as there: P0 can compute what an owner of all logs would hold.
-        """
-        one = self.alone.plan(log)
-        public = ("that the log of each party has at least two users", ONE_PARTY, *one.guarantee.assumed_public[1:])
-        guarantee: Guarantee = replace(
-            one.guarantee,
-            proof="docs/collab.md#paper-mode",
-            assumed_public=public,
-            unprotected=(*one.guarantee.unprotected, *UNPROTECTED),
-            caveats=(*one.guarantee.caveats, *CAVEATS),
-        )
-        settings = PaperSettings(objective=self.objective, exposure_limit=float(self.alone.b), parties=self.parties)
-        return Plan("collab-paper", "click", settings, guarantee, counts="occurrences")
+class PaperMember(Member):
+    plan: Plan[PaperSettings]
 
-    def run(self, log: SearchLog, out: Path, *, progress: Progress = silent) -> Simulated:
-        CLICK.check(log)
-        require_separate_rows(log)
-        progress(f"splitting the log by user into {self.parties}")
-        parts = self.split.split(log)
-        for part in parts.values():
-            require_two_users(part)
-        clicks = {name: LocalClicks.of(part) for name, part in parts.items()}
-        start = time.monotonic()
-        ran = PaperRun.of(clicks, self.alone, progress)
-        seconds = time.monotonic() - start
-        release = _release(self.plan(log), ran.outcome)
-        progress("writing the folder")
-        release.write(out)
-        progress("making the central release and the local ones")
-        central, *local = [self._rows_alone(one) for one in (log, *parts.values())]
-        plan = release.plan.to_json()
-        return Simulated(release.table.num_rows, central, local, seconds, ran.bytes, ran.seconds, out, plan)
+    def __init__(self, log: SearchLog, identity: Identity, run: RunFile, **given: Any) -> None:
+        super().__init__(log, identity, run, **given)
+        self.plan = paper_plan(self.agreement, run.hash)
 
-    def _rows_alone(self, log: SearchLog) -> int:
+    def _to_pay(self) -> Guarantee:
+        return self.plan.guarantee
+
+    def _together(self) -> dict[str, pa.Table]:
+        self._tell_about(b"")
+        self._phase("count", "counting the clicks of each user")
+        clicks = LocalClicks.of(self.log)
+        end = LinkEnd(self.link, self.transcript, self.progress)
+        rule = by_one_owner(self.agreement.epsilon, self.agreement.delta, self.agreement.objective)
+        names, solver = self.agreement.names, self.agreement.coordinator.name
         try:
-            return self.alone.release(log).table.num_rows
-        except InputError:
-            return 0
+            outcome = PaperParty(end, names, solver, clicks, rule.b, self.source).run()
+            tables = tables_of(outcome)
+        except (ValueError, TypeError, LookupError) as problem:
+            raise Refused(f"what another party or the solver sent is malformed ({type(problem).__name__})") from problem
+        self.plan = told_of(self.plan, outcome, tables)
+        return tables
 
 
-@dataclass(frozen=True)
-class PaperRun:
-    """One run of the protocol: what all parties have at the end, what it took, and the solver with what it saw."""
-
-    outcome: Outcome
-    solver: Solver
-    bytes: int
-    seconds: dict[str, float]
-
-    @classmethod
-    def of(cls, clicks: "dict[str, LocalClicks]", rule: Sampling, progress: Progress = silent) -> "PaperRun":
-        """Every party and P0 as a thread. The first error of any of them ends all."""
-        wire, ring = Wire(), list(clicks)
-        ends = {name: End(wire, name, progress if name == ring[0] else silent) for name in ring}
-        goal: Goal = "size" if rule.objective == "size" else "kl"
-        solver = Solver(End(wire, SOLVER), ring, goal)
-        parties = [PaperParty(ends[name], ring, clicks[name], rule.b) for name in ring]
-        outcomes = _together(wire, [party.run for party in parties], solver.run)
-        first = outcomes[0]
-        if any(other.rows != first.rows or other.pairs != first.pairs for other in outcomes):
-            raise RuntimeError("the parties do not have the same output")
-        return cls(first, solver, wire.bytes, ends[ring[0]].seconds)
+def member_of(run: RunFile) -> type[Member]:
+    """The program of a party in the mode of this run."""
+    return PaperMember if run.agreement.mode == "paper" else Party
 
 
-def _together(wire: Wire, parties: "list[Callable[[], Outcome]]", solver: Callable[[], None]) -> list[Outcome]:
-    with ThreadPoolExecutor(len(parties) + 1) as pool:
+class SolverEnd(End):
+    """Of P0, in a thread beside the coordinator's server."""
+
+    def __init__(self, coordinator: Coordinator, loop: asyncio.AbstractEventLoop) -> None:
+        self.coordinator, self.loop, self.progress = coordinator, loop, coordinator.progress
+        self.name = coordinator.agreement.coordinator.name
+        self._phase: Phase = "transform"
+
+    def phase(self, name: Phase, in_words: str = "") -> None:
+        self._phase = name
+        self.coordinator.transcript.phase(name)
+        if in_words:
+            self.progress(in_words)
+
+    def send(self, to: str, topic: str, payload: bytes) -> None:
+        self.check()
+        self.loop.call_soon_threadsafe(self.coordinator.send, to, self._phase, topic, payload)
+
+    def receive(self, sender: str, topic: str) -> bytes:
+        coming = asyncio.run_coroutine_threadsafe(self.coordinator.collect(sender, self._phase, topic), self.loop)
         try:
-            futures = [pool.submit(_until_stopped, wire, work) for work in parties]
-            last = pool.submit(_until_stopped, wire, solver)
-            wait([*futures, last])
-        finally:
-            wire.stop()
-    problems = [one.exception() for one in (*futures, last)]
-    for problem in problems:
-        if problem is not None and not isinstance(problem, Stopped):
-            raise problem
-    return [future.result() for future in futures]
+            return coming.result()
+        except CancelledError:
+            raise RunEnded("the coordinator was stopped") from None
+
+    def check(self) -> None:
+        if self.coordinator.reason is not None:
+            raise RunEnded(self.coordinator.reason)
 
 
-def _until_stopped(wire: Wire, work: Callable[[], Any]) -> Any:
+async def solve(coordinator: Coordinator) -> None:
+    """P0's part of a run."""
+    end = SolverEnd(coordinator, asyncio.get_running_loop())
+    solver = Solver(end, coordinator.agreement.names, coordinator.agreement.objective or "kl")
     try:
-        return work()
-    except BaseException:
-        wire.stop()
-        raise
+        await asyncio.to_thread(solver.run)
+    except (ValueError, TypeError, LookupError) as problem:
+        raise Refused(f"what the parties sent to the solver is malformed ({type(problem).__name__})") from problem
 
 
-def _release(plan: Plan[PaperSettings], outcome: Outcome) -> Release:
+def tables_of(outcome: Outcome) -> dict[str, pa.Table]:
     """The tables that the sampler multinomial publishes too: the tuples, and the draws of each pair."""
     texts = [opening.decoded(pair, 2) for pair in outcome.pairs]
     numbers = {one: i for i, one in enumerate(sorted({row[0] for row in outcome.rows}), start=1)}
@@ -201,6 +184,10 @@ def _release(plan: Plan[PaperSettings], outcome: Outcome) -> Release:
             "draws": pa.array([float(outcome.draws[i]) for i in drawn], pa.float64()),
         }
     ).sort_by([("query", "ascending"), ("url", "ascending")])
+    return {"data": data, "rates": rates}
+
+
+def told_of(plan: Plan[PaperSettings], outcome: Outcome, tables: dict[str, pa.Table]) -> Plan[PaperSettings]:
     total = int(outcome.draws.sum())
     figures = {
         **({} if outcome.output_size is None else {"output_size": outcome.output_size}),
@@ -209,7 +196,7 @@ def _release(plan: Plan[PaperSettings], outcome: Outcome) -> Release:
         "upper_bound": outcome.upper_bound,
         "users": outcome.users,
         "pairs": len(outcome.pairs),
-        "users_published": len(numbers),
+        "users_published": len(tables["data"]["user"].unique()),
     }
     advice = None if total else "No whole draw fits within the limit. A larger δ, or more users, make for more."
-    return Release({"data": data, "rates": rates}, replace(plan, figures=figures, advice=advice))
+    return replace(plan, figures=figures, advice=advice)

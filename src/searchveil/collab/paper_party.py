@@ -9,6 +9,7 @@ import numpy as np
 from scipy import sparse
 
 from searchveil.collab import opening
+from searchveil.collab.messages import Refused
 from searchveil.collab.paper_program import (
     ENTRY_BITS,
     FRACTION_BITS,
@@ -32,16 +33,14 @@ from searchveil.collab.paper_steps import (
 from searchveil.collab.paper_wire import End, numbers_to_bytes, to_json
 from searchveil.crypto import paillier, pohlig_hellman
 from searchveil.crypto.paillier import PrivateKey, PublicKey
-from searchveil.errors import InputError, setting
 from searchveil.items.click import rows as clicked
 from searchveil.items.item import normal_query
 from searchveil.log import SearchLog
 from searchveil.optimize.certify import Limit, violated
 from searchveil.optimize.program import ClickCounts, Integers
 from searchveil.privacy.noise import Source
-from searchveil.publish.sampling import pick_users
+from searchveil.publish.draws import pick_users
 
-SOLVER = "P0"
 MOST_ENTRIES = 1_000_000  # of the transformed program: up to an hour for three parties, at 7 ms a ciphertext
 
 
@@ -96,6 +95,7 @@ class Outcome:
 class PaperParty:
     end: End
     ring: Sequence[str]  # the names of all parties, P1 first
+    solver: str  # the name of P0
     clicks: LocalClicks
     b: Limit
     source: Source = field(default_factory=Source)
@@ -127,7 +127,6 @@ class PaperParty:
         rows = self._drawn(matrix, totals, draws)
         end.phase("union", "uniting the outputs")
         gathered = union(end, self.ring, [to_json(row) for row in rows])
-        end.phase("done")
         pairs = [universe[i] for i in kept.tolist()]
         read: list[Row] = [tuple(json.loads(raw)) for raw in gathered]
         return Outcome(pairs, draws, read, answer.output_size, answer.upper_bound, sum(users))
@@ -150,10 +149,10 @@ class PaperParty:
     def _check_size(self, users: int, pairs: int) -> None:
         entries = users * (pairs + users + 1)
         if entries > MOST_ENTRIES or users > MOST_USERS:
-            raise InputError(
+            raise Refused(
                 f"the paper's transformed program for {users:,} users and {pairs:,} pairs has {entries:,} encrypted "
-                f"entries, and more than {MOST_ENTRIES:,} take an hour and more",
-                instead="take a smaller log, or leave out " + setting("mode", "paper") + ": the default is linear",
+                f"entries, and more than {MOST_ENTRIES:,} take an hour and more; take smaller logs, or the private "
+                "mode, whose cost is linear"
             )
 
     # --- the program ---
@@ -164,16 +163,18 @@ class PaperParty:
         The paper multiplies its own encrypted matrices; each party knows its own in the clear, so the products are
         encrypted instead: the same ciphertexts, for less.
         """
-        public = PublicKey(int.from_bytes(self.end.receive(SOLVER, "key"), "big"))
+        public = PublicKey(int.from_bytes(self.end.receive(self.solver, "key"), "big"))
         pairs = matrix.shape[1]
         if self.first:
-            self.end.send(SOLVER, "users", to_json(users))
+            self.end.send(self.solver, "users", to_json(users))
         if not pairs:
             return Answer(np.zeros(0, np.int64), None, 0.0)
         self.end.progress(f"encrypting a program of {users * (pairs + users + 1):,} entries")
         columns, slack, right = self._products(matrix, totals, users)
-        blocks = [encrypted(self.end, public, column, ENTRY_BITS) for column in [*columns, right]]
-        own_slack = [one for column in slack for one in encrypted(self.end, public, column, ENTRY_BITS)]
+        sealed = self.end.each(
+            [*columns, right, *slack], lambda column: encrypted(self.end, public, column, ENTRY_BITS), "encrypting"
+        )
+        blocks, own_slack = sealed[: pairs + 1], [one for column in sealed[pairs + 1 :] for one in column]
         if not self.first:
             before = received(self.end, previous(self.ring, self.end.name), "products")
             blocks = _added(public, before, blocks)
@@ -211,8 +212,8 @@ class PaperParty:
         slack = received(self.end, came_from, "slack")
         order = self.source.order(pairs)
         moved = [*(blocks[i] for i in order.tolist()), blocks[-1]]
-        fresh = self.end.each([one for block in moved for one in block], public.rerandomized)
-        to = SOLVER if self.end.name == self.ring[-1] else following(self.ring, self.end.name)
+        fresh = self.end.each([one for block in moved for one in block], public.rerandomized, "making it fresh")
+        to = self.solver if self.end.name == self.ring[-1] else following(self.ring, self.end.name)
         hand_on(self.end, to, "products", fresh)
         hand_on(self.end, to, "slack", slack)
         answer = json.loads(self.end.receive(to, "answer"))
@@ -297,14 +298,16 @@ class Solver:
     seen: Transformed | None = None
 
     def run(self) -> None:
+        self.end.phase("transform", "making a key for the program")
         private = PrivateKey.generate()
         self.end.tell(self.ring, "key", numbers_to_bytes([private.public.n], paillier.BITS // 8))
         users = json.loads(self.end.receive(self.ring[0], "users"))
         if not users:  # no pair is shared
             return
-        products = self.end.each(received(self.end, self.ring[-1], "products"), private.decrypt)
-        slack = self.end.each(received(self.end, self.ring[-1], "slack"), private.decrypt)
+        products = self.end.each(received(self.end, self.ring[-1], "products"), private.decrypt, "decrypting")
+        slack = self.end.each(received(self.end, self.ring[-1], "slack"), private.decrypt, "decrypting")
         self.seen = _read(products, slack, users, private.public)
+        self.end.progress(f"solving the program of {users:,} users")
         answer = solved(self.seen, self.goal)
         said = {"draws": answer.draws.tolist(), "output_size": answer.output_size, "upper_bound": answer.upper_bound}
         self.end.send(self.ring[-1], "answer", to_json(said))

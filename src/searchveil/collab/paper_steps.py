@@ -7,10 +7,10 @@ import json
 from collections.abc import Sequence
 from functools import partial
 
+from searchveil.collab.messages import Refused
 from searchveil.collab.paper_wire import End, numbers_from_bytes, numbers_to_bytes, to_json
 from searchveil.crypto import paillier, pohlig_hellman
 from searchveil.crypto.paillier import PrivateKey, PublicKey
-from searchveil.errors import InputError
 
 COUNT_BITS = 32  # of the sum of a pair's counts
 LARGEST_COUNT = 2**26  # of one party: those of all parties, 26 at most, fit into COUNT_BITS
@@ -24,13 +24,13 @@ def union(end: End, ring: Sequence[str], items: Sequence[bytes]) -> list[bytes]:
     key = pohlig_hellman.random_key()
     put_on = partial(pohlig_hellman.encrypt, key)
     take_off = partial(pohlig_hellman.encrypt, pohlig_hellman.inverse(key))
-    mine = sorted(end.each(map(pohlig_hellman.to_group, items), put_on))
+    mine = sorted(end.each(list(map(pohlig_hellman.to_group, items)), put_on, "encrypting its own"))
     head, width = ring[0], pohlig_hellman.BYTES
     if end.name != head:
         end.send(head, "items", numbers_to_bytes(mine, width))
         for topic, work in [("encrypt", put_on)] * (len(ring) - 1) + [("decrypt", take_off)]:
             asked = numbers_from_bytes(end.receive(head, topic), width)
-            end.send(head, topic, numbers_to_bytes(sorted(end.each(asked, work)), width))
+            end.send(head, topic, numbers_to_bytes(sorted(end.each(asked, work, f"{topic}ing")), width))
         return [text.encode() for text in json.loads(end.receive(head, "union"))]
 
     def through(numbers: list[int], topic: str, others: Sequence[str]) -> list[int]:
@@ -44,9 +44,9 @@ def union(end: End, ring: Sequence[str], items: Sequence[bytes]) -> list[bytes]:
     lists = {other: numbers_from_bytes(end.receive(other, "items"), width) for other in others}
     gathered.update(through(mine, "encrypt", others))
     for owner in others:
-        covered = sorted(end.each(lists[owner], put_on))
+        covered = sorted(end.each(lists[owner], put_on, f"encrypting those of {owner}"))
         gathered.update(through(covered, "encrypt", [other for other in others if other != owner]))
-    bare = through(sorted(end.each(sorted(gathered), take_off)), "decrypt", others)
+    bare = through(sorted(end.each(sorted(gathered), take_off, "decrypting")), "decrypt", others)
     found = sorted(map(pohlig_hellman.from_group, bare))
     end.tell(others, "union", to_json([item.decode() for item in found]))
     return found
@@ -58,7 +58,7 @@ def total_counts(end: End, ring: Sequence[str], counts: Sequence[int]) -> list[i
     Counters are packed: the product of two ciphertexts adds many of them at once.
     """
     if max(counts, default=0) > LARGEST_COUNT:
-        raise InputError(f"a pair was clicked more than {LARGEST_COUNT:,} times at one party")
+        raise Refused(f"a pair was clicked more than {LARGEST_COUNT:,} times at one party")
     head, others = ring[0], ring[1:]
     if end.name == head:
         private = PrivateKey.generate()

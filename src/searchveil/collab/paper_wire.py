@@ -1,96 +1,80 @@
-"""How the parties of the paper's protocol talk: threads of one process that share nothing but messages of bytes."""
+"""How the parties of the paper's protocol and its solver talk: whole byte strings between every two of them."""
 
 import json
-import time
-from collections import defaultdict
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from queue import SimpleQueue
-from threading import Event, Lock
 from typing import Any, TypeVar
 
+from searchveil.collab.coordinator import MOST_WAITING
+from searchveil.collab.link import Bar, Link, no_bar
+from searchveil.collab.messages import Phase, Refused
+from searchveil.collab.transcript import Transcript
 from searchveil.progress import Progress, silent
 
 V = TypeVar("V")
 W = TypeVar("W")
 
-
-class Stopped(Exception):  # noqa: N818 (not an error of its own: another thread has one)
-    """The run ended elsewhere."""
+NEWS_AFTER = 200  # values; fewer are done before anybody asks
 
 
-class Wire:
-    """A channel between every two; what is sent on it is counted."""
+class End(ABC):
+    """One end of the wire: the party or solver whose program it serves."""
 
-    def __init__(self) -> None:
-        self._queues: dict[tuple[str, str], SimpleQueue[tuple[str, bytes] | None]] = defaultdict(SimpleQueue)
-        self._lock = Lock()
-        self._stop = Event()
-        self.bytes = 0  # sent, and received: twice the length of every message
+    name: str
+    progress: Progress = staticmethod(silent)
+    bar: Bar = staticmethod(no_bar)
 
-    def put(self, sender: str, to: str, topic: str, payload: bytes) -> None:
-        with self._lock:
-            self.bytes += 2 * len(payload)
-            self._queues[sender, to].put((topic, payload))
+    @abstractmethod
+    def phase(self, name: Phase, in_words: str = "") -> None:
+        """What is sent and received from here on belongs to this phase."""
 
-    def get(self, sender: str, to: str) -> tuple[str, bytes]:
-        with self._lock:
-            queue = self._queues[sender, to]
-            if self._stop.is_set():
-                raise Stopped
-        message = queue.get()
-        if message is None:
-            raise Stopped
-        return message
+    @abstractmethod
+    def send(self, to: str, topic: str, payload: bytes) -> None: ...
 
-    def stop(self) -> None:
-        """Nobody waits any longer."""
-        with self._lock:
-            self._stop.set()
-            for queue in self._queues.values():
-                queue.put(None)
+    @abstractmethod
+    def receive(self, sender: str, topic: str) -> bytes: ...
 
+    @abstractmethod
     def check(self) -> None:
-        if self._stop.is_set():
-            raise Stopped
-
-
-class End:
-    """One party's end of the wire, with the seconds that each of its phases took."""
-
-    def __init__(self, wire: Wire, name: str, progress: Progress = silent) -> None:
-        self.wire, self.name, self.progress = wire, name, progress
-        self.seconds: dict[str, float] = {}
-        self._since: tuple[str, float] | None = None
-
-    def phase(self, name: str, in_words: str = "") -> None:
-        now = time.monotonic()
-        if self._since is not None:
-            before, since = self._since
-            self.seconds[before] = now - since
-        self._since = (name, now)
-        if in_words:
-            self.progress(in_words)
-
-    def send(self, to: str, topic: str, payload: bytes) -> None:
-        self.wire.put(self.name, to, topic, payload)
-
-    def receive(self, sender: str, topic: str) -> bytes:
-        said, payload = self.wire.get(sender, self.name)
-        if said != topic:
-            raise RuntimeError(f"{sender} sent {said} where {self.name} waits for {topic}")
-        return payload
+        """Raise what ends the program, if the run has ended elsewhere."""
 
     def tell(self, others: Iterable[str], topic: str, payload: bytes) -> None:
         for other in others:
             self.send(other, topic, payload)
 
-    def each(self, values: Iterable[V], work: Callable[[V], W]) -> list[W]:
+    def each(self, values: Sequence[V], work: Callable[[V], W], what: str = "") -> list[W]:
         """What takes milliseconds for each of many values; it ends early where the run does."""
         done = []
-        for value in values:
-            self.wire.check()
+        for number, value in enumerate(values):
+            self.check()
+            if what and len(values) > NEWS_AFTER:
+                self.bar(what, number, len(values))
             done.append(work(value))
         return done
+
+
+class LinkEnd(End):
+    """Of a party, over its link: sealed to other parties, under TLS alone to the coordinator, who is the solver."""
+
+    def __init__(self, link: Link, transcript: Transcript, progress: Progress) -> None:
+        self.link, self.name, self.transcript, self.progress = link, link.name, transcript, progress
+        self.bar = link.bar
+        self._phase: Phase = "keys"
+
+    def phase(self, name: Phase, in_words: str = "") -> None:
+        self._phase = name
+        self.transcript.phase(name)
+        if in_words:
+            self.progress(in_words)
+
+    def send(self, to: str, topic: str, payload: bytes) -> None:
+        self.link.send(to, self._phase, topic, payload)
+
+    def receive(self, sender: str, topic: str) -> bytes:
+        return self.link.receive(sender, self._phase, topic, most=MOST_WAITING)
+
+    def check(self) -> None:
+        self.link.check()
 
 
 def numbers_to_bytes(numbers: Sequence[int], width: int) -> bytes:
@@ -98,6 +82,8 @@ def numbers_to_bytes(numbers: Sequence[int], width: int) -> bytes:
 
 
 def numbers_from_bytes(raw: bytes, width: int) -> list[int]:
+    if len(raw) % width:
+        raise Refused("numbers that are cut off")
     return [int.from_bytes(raw[i : i + width], "big") for i in range(0, len(raw), width)]
 
 

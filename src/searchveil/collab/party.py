@@ -4,12 +4,10 @@ import hashlib
 import hmac
 import json
 import secrets
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
-from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -20,33 +18,19 @@ from searchveil.collab.coordinator import ID_BYTES, MOST_WAITING, check_ids
 from searchveil.collab.histogram import Histogram, local_histogram
 from searchveil.collab.identity import Identity
 from searchveil.collab.joint import JointSettings, padding_of, paid_for, plan_for, sampler_of, share_of
-from searchveil.collab.link import Link
-from searchveil.collab.messages import Refused, RunEnded
+from searchveil.collab.member import Member
+from searchveil.collab.messages import Refused
 from searchveil.collab.ring import Ids, blinded_ids
 from searchveil.collab.shuffle import Row, shuffled
-from searchveil.collab.transcript import Transcript
 from searchveil.crypto import hpke, masks
-from searchveil.errors import SearchveilError
-from searchveil.items import item_named
 from searchveil.log import SearchLog
+from searchveil.privacy.guarantee import Guarantee
 from searchveil.privacy.noise import Integers, Source
 from searchveil.privacy.noise_shares import NoiseShare, Padding
-from searchveil.progress import Progress, silent
-from searchveil.publish.folder import claimed
 from searchveil.publish.individual import TYPES, Individual
-from searchveil.publish.mechanism import require_separate_rows, require_two_users
 from searchveil.publish.plan import Plan
-from searchveil.publish.release import Release
-
-if TYPE_CHECKING:
-    from searchveil.privacy.ledger import Entry, Ledger
-
 
 DRAWN = ("query", "url", "time", "rank", "count")  # of a row that was drawn, beside its pseudonym
-
-
-class RunFailed(SearchveilError):  # noqa: N818 (a normal outcome)
-    """The run ended before there was a release; the message says why, and what was spent."""
 
 
 @dataclass(frozen=True)
@@ -64,108 +48,29 @@ class Noise:
         return self.padding.sample(source)
 
 
-@dataclass(frozen=True)
-class Joined:
-    """What a run left at this party: the release, where it is, and what it took."""
+class Party(Member):
+    """The joint histogram, and rows of users where the method is sampling. Every phase is a method."""
 
-    release: Release
-    folder: Path
-    seconds: dict[str, float]
-    bytes_sent: int
-    bytes_received: int
-
-
-class Party:
-    """One run. Every phase is a method, in the order of `_protocol`."""
+    plan: Plan[JointSettings]
 
     def __init__(
-        self,
-        log: SearchLog,
-        identity: Identity,
-        run: RunFile,
-        *,
-        ledger: "Ledger | None" = None,
-        transcript: Path | None = None,
-        progress: Progress = silent,
-        source: Source | None = None,
-        noise: Noise | None = None,
+        self, log: SearchLog, identity: Identity, run: RunFile, *, noise: Noise | None = None, **given: Any
     ) -> None:
-        self.log, self.run, self.agreement, self.ledger, self.progress = log, run, run.agreement, ledger, progress
-        self.transcript = Transcript(transcript)
-        self.link = Link(identity, run, self.transcript)
-        self.plan: Plan[JointSettings] = plan_for(self.agreement, run.hash)
+        super().__init__(log, identity, run, **given)
+        self.plan = plan_for(self.agreement, run.hash)
         usual = Noise(share_of(self.agreement), padding_of(self.agreement), self.plan.settings.selection.threshold)
         self.noise = noise or usual
-        self.source = source or Source()
-        self.entry: Entry | None = None
-        self.item = item_named(self.agreement.item)
         self.sampler = sampler_of(self.agreement)
         self._sealing: tuple[bytes, dict[str, bytes]] = (b"", {})
 
-    def join(self, out: Path) -> Joined:
-        """Take part in the run, and write the release folder. RunFailed with one line if there is none."""
-        self.item.check(self.log)
-        require_two_users(self.log)
-        require_separate_rows(self.log)
-        with claimed(out), self._ending():
-            release = self._protocol()
-            self.progress("writing the folder")
-            folder = release.write(out)
-            self._say_done()
-        self.transcript.ended("done")
-        took = self.transcript
-        return Joined(release, folder, took.seconds, took.sent, took.received)
+    def _to_pay(self) -> Guarantee:
+        return paid_for(self.plan)
 
-    def _say_done(self) -> None:
-        """The release is there; what goes wrong elsewhere now does not take it away."""
-        try:
-            self.link.done()
-        except (RunEnded, Refused) as problem:
-            self.progress(f"the release was written; afterwards the run ended elsewhere: {problem}")
-
-    @contextmanager
-    def _ending(self) -> Iterator[None]:
-        """However the run ends, the others are told, and so is whoever started this party."""
-        try:
-            yield
-        except RunEnded as ended:
-            raise self._failed(str(ended)) from None
-        except Refused as problem:
-            self.link.give_up(str(problem))
-            raise self._failed(str(problem)) from None
-        except KeyboardInterrupt:
-            self.link.give_up("it was stopped")
-            raise
-        except SearchveilError as problem:  # a full disk or a ledger's refusal: the others need no details
-            self.link.give_up("it cannot write its release" if self.entry else "it cannot take part")
-            self.transcript.ended(type(problem).__name__)
-            raise
-        except Exception as problem:
-            self.link.give_up(f"it failed ({type(problem).__name__})")
-            raise
-        finally:
-            self.link.close()
-
-    def _failed(self, reason: str) -> RunFailed:
-        self.transcript.ended(reason)
-        if self.entry is not None:
-            spent = f"; the budget reserved for it (entry {self.entry.id}) stays spent"
-        else:
-            spent = "; nothing was paid" if self.ledger is not None else ""
-        return RunFailed(f"the run ended: {reason}; nothing was published{spent}")
-
-    # --- the phases ---
-
-    def _protocol(self) -> Release:
-        self._phase("agreement", "comparing the run file with the coordinator's")
-        self.link.agree()
-        self._pay()
-        self._phase("keys", "waiting for the other parties")
-        self.link.hello()
+    def _together(self) -> dict[str, pa.Table]:
         group_key = self._exchange_keys()
         self._phase("count", f"keeping up to {self.agreement.per_user} items of each user")
         histogram = local_histogram(self.log, self.agreement, self.source)
-        self._phase("blind", f"blinding {self.agreement.item}s with {len(self.link.others)} other parties")
+        self._phase("blind", f"blinding {self.item.plural} with {len(self.link.others)} other parties")
         dummies, filling = self.noise.dummies(self.source), self.noise.dummies(self.source)
         ids, dummy_ids = blinded_ids(self.link, histogram.items, dummies, filling, self.source)
         self._phase("universe", "uniting the blinded ids")
@@ -174,56 +79,20 @@ class Party:
         totals = self._sum(union, ids, histogram)
         self._phase("open", "opening the items that passed")
         rows = self._open(union, totals, ids, histogram, group_key)
-        tables = {"data": self._table(rows)}
-        if self.sampler is not None:
-            self._phase("shuffle", "drawing users' clicks, and shuffling those of all parties")
-            tables = {"data": self._sample(tables["data"], self.sampler), "vocabulary": tables["data"]}
-        self._phase("agree", "comparing the releases")
-        self._compare(tables)
-        return Release(tables, self.plan, self.entry)
-
-    def _phase(self, name: str, in_words: str) -> None:
-        self.transcript.phase(name)
-        self.progress(in_words)
-
-    def _pay(self) -> None:
-        """Before the first message leaves: once others have seen something, nothing takes it back."""
-        own = replace(self.plan.guarantee, unit=self.log.unit)
-        if self.ledger is not None:
-            plan = replace(self.plan, guarantee=own)
-            self.entry = self.ledger.reserve(
-                paid_for(plan), method=plan.method, item=plan.item, parameters=plan.parameters, log=self.log
-            )
+        if self.sampler is None:
+            return {"data": self._table(rows)}
+        self._phase("shuffle", "drawing users' clicks, and shuffling those of all parties")
+        vocabulary = self._table(rows)
+        return {"data": self._sample(vocabulary, self.sampler), "vocabulary": vocabulary}
 
     def _exchange_keys(self) -> bytes:
-        """A key that all parties share and the coordinator does not; and what each party's log is about."""
+        """A key that all parties share and the coordinator does not; and the keys for sealing rows."""
         mine = secrets.token_bytes(32)
         private, public = hpke.generate()
-        about = {"unit": self.log.unit, "public": list(self.log.taken_as_public)}
-        for other in self.link.others:
-            self.link.send(other, "keys", "group", mine + public + json.dumps(about).encode())
-        shares, publics, told = {self.link.name: mine}, {self.link.name: public}, [about]
-        for other in self.link.others:
-            raw = self.link.receive(other, "keys", "group", most=20_000)
-            shares[other], publics[other] = raw[:32], raw[32:64]
-            told.append(self._about(raw[64:], other))
-        self._sealing = private, publics
-        facts = sorted({fact for one in told for fact in one["public"]})
-        known = self.plan.guarantee.assumed_public
-        guarantee = replace(self.plan.guarantee, unit=self.log.unit, assumed_public=(*known, *facts))
-        self.plan = replace(self.plan, guarantee=guarantee)
+        theirs = self._tell_about(mine + public)
+        shares = {self.link.name: mine, **{other: raw[:32] for other, raw in theirs.items()}}
+        self._sealing = private, {self.link.name: public, **{other: raw[32:] for other, raw in theirs.items()}}
         return hashlib.sha256(b"".join(shares[name] for name in self.agreement.names)).digest()
-
-    def _about(self, raw: bytes, other: str) -> dict[str, Any]:
-        try:
-            about = json.loads(raw)
-            if about["unit"] != self.log.unit:
-                raise Refused(
-                    f"a user of {other}'s log is a {about['unit']}, and of {self.link.name}'s a {self.log.unit}"
-                )
-            return {"unit": str(about["unit"]), "public": [str(fact) for fact in about["public"]]}
-        except (ValueError, KeyError, TypeError):
-            raise Refused(f"{other} does not say what its log is about") from None
 
     def _unite(self, ids: Ids, dummies: Ids) -> Ids:
         mine = np.unique(np.concatenate([ids, dummies]))
@@ -242,13 +111,6 @@ class Party:
         self._same_everywhere(hashlib.sha256(raw).digest(), "sum", "union", "the coordinator sent them another union")
         return union
 
-    def _same_everywhere(self, digest: bytes, phase: Any, topic: str, otherwise: str) -> None:
-        for other in self.link.others:
-            self.link.send(other, phase, topic, digest)
-        for other in self.link.others:
-            if not hmac.compare_digest(self.link.receive(other, phase, topic, most=32), digest):
-                raise Refused(f"{other} and {self.link.name} do not see the same: {otherwise}")
-
     def _sum(self, union: Ids, ids: Ids, histogram: Histogram) -> Integers:
         """Noisy totals: counts plus this party's share of the noise, masked, added up over all parties."""
         vector = np.zeros(len(union), np.int64)
@@ -261,7 +123,7 @@ class Party:
             self.link.send(other, "sum", "totals", masked.astype("<u8").tobytes())
         gathered = [masked]
         for other in self.link.others:
-            raw = self.link.receive(other, "sum", "totals", most=8 * len(union))
+            raw = self.link.receive(other, "sum", "totals", most=8 * len(union), expected=8 * len(union))
             if len(raw) != 8 * len(union):
                 raise Refused(f"{other} sent {len(raw) // 8} counts where there are {len(union)} ids")
             gathered.append(np.frombuffer(raw, "<u8").astype(np.uint64))
@@ -343,12 +205,6 @@ class Party:
         advice = sampler.advice(vocabulary.num_rows, table.num_rows)
         self.plan = replace(self.plan, figures=figures, advice=advice)
         return table
-
-    def _compare(self, tables: Mapping[str, pa.Table]) -> None:
-        rows = {name: table.to_pylist() for name, table in tables.items()}
-        said = json.dumps([self.plan.to_json(), rows], sort_keys=True, default=str)
-        digest = hashlib.sha256(said.encode()).digest()
-        self._same_everywhere(digest, "agree", "release", "their releases differ")
 
 
 def _plain(value: Any) -> Any:

@@ -56,6 +56,7 @@ def _send_own(link: Link, after: str, items: list[bytes], order: npt.NDArray[np.
             for i in places.tolist()
         ]
         link.send_part(after, "blind", link.name, b"".join(points), part, last=part == count - 1)
+        link.bar("blinding its own items", min(len(order), (part + 1) * per_part), len(order))
 
 
 def _pass_on(link: Link, before: str, after: str, *, owner: str, key: bytes) -> None:
@@ -68,13 +69,18 @@ def _receive_own(link: Link, before: str, scalar: bytes, expected: int) -> Ids:
     for points, _ in link.parts(before, "blind", link.name):
         multiplied = _multiplied(scalar, points, before)
         for start in range(0, len(multiplied), POINT_BYTES):
-            point = multiplied[start : start + POINT_BYTES]
-            made.append(hashlib.blake2b(point, digest_size=ID_BYTES, person=b"collab id").digest())
+            made.append(id_of(multiplied[start : start + POINT_BYTES]))
+        link.bar("taking back its own items", len(made), expected)
         if len(made) > expected:
             break
     if len(made) != expected:
         raise Refused(f"{before} gave back {len(made)} points of the {expected} that went around")
     return np.frombuffer(b"".join(made), f"S{ID_BYTES}")
+
+
+def id_of(point: bytes) -> bytes:
+    """Of an item's point times the scalars of all parties."""
+    return hashlib.blake2b(point, digest_size=ID_BYTES, person=b"collab id").digest()
 
 
 def _multiplied(scalar: bytes, points: bytes, sender: str) -> bytes:

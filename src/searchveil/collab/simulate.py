@@ -15,12 +15,12 @@ from typing import Any
 import ibis
 
 from searchveil.collab import identity
+from searchveil.collab.agreement import check_settings
 from searchveil.errors import InputError, as_option, shortest
 from searchveil.log import SearchLog
 from searchveil.log.normalize import Normalization
 from searchveil.progress import Progress, silent
 from searchveil.publish.individual import Individual
-from searchveil.publish.mechanism import Mechanism
 from searchveil.publish.release import Release
 from searchveil.publish.zealous import Zealous
 from searchveil.scratch import Scratch
@@ -98,6 +98,25 @@ class Simulated:
 
 
 @dataclass(frozen=True)
+class Ran:
+    """A joint run: the folder that the first party wrote, and what all parties report."""
+
+    folder: Path
+    seconds: float
+    reports: list[dict[str, Any]]
+
+    @property
+    def bytes(self) -> int:
+        return sum(report["bytes_sent"] + report["bytes_received"] for report in self.reports)
+
+    @property
+    def phases(self) -> dict[str, float]:
+        """Of each phase the seconds of the party that took longest."""
+        names = self.reports[0]["phases"]
+        return {name: max(report["phases"].get(name, 0.0) for report in self.reports) for name in names}
+
+
+@dataclass(frozen=True)
 class Simulation:
     """`settings` are those of a run file; parties are called party-a, party-b, …"""
 
@@ -110,6 +129,7 @@ class Simulation:
             raise InputError(
                 f"a joint release has 2 to {MOST_PARTIES} parties here, not {self.parties}", parameter="parties"
             )
+        check_settings(self.settings, self.parties)
 
     @property
     def names(self) -> list[str]:
@@ -117,27 +137,29 @@ class Simulation:
 
     def run(self, log: SearchLog, out: Path, *, progress: Progress = silent, watch: Watch | None = None) -> Simulated:
         with Scratch() as place:
-            progress(f"splitting the log by user into {self.parties}")
-            parts = self.split(log)
-            logs = {name: self._written(part, place / f"{name}.parquet") for name, part in parts.items()}
-            self._prepare(place)
-            progress("running the parties")
-            start = time.monotonic()
-            self._processes(place, logs, _in_words(log.normalization), watch)
-            seconds = time.monotonic() - start
-            made = Release.read(place / f"out-{self.names[0]}")
+            ran = self.joint(log, place, progress=progress, watch=watch)
+            made = Release.read(ran.folder)
             rows, plan = made.table.num_rows, made.plan.to_json()
-            reports = [json.loads((place / f"{name}.json").read_text()) for name in self.names]
-            shutil.copytree(place / f"out-{self.names[0]}", out)
-            if self.transcripts is not None:
-                self.transcripts.mkdir(exist_ok=True)
-                for name in (*self.names, COORDINATOR):
-                    shutil.copy(place / f"{name}.transcript", self.transcripts / f"{name}.jsonl")
+            shutil.copytree(ran.folder, out)
         progress("making the central release and the local ones")
-        central, *local = [self._alone(one) for one in (log, *parts.values())]
-        phases = {name: max(report["phases"].get(name, 0.0) for report in reports) for name in reports[0]["phases"]}
-        total = sum(report["bytes_sent"] + report["bytes_received"] for report in reports)
-        return Simulated(rows, central, local, seconds, total, phases, out, plan)
+        central, *local = [self._rows_alone(one) for one in (log, *self.split(log).values())]
+        return Simulated(rows, central, local, ran.seconds, ran.bytes, ran.phases, out, plan)
+
+    def joint(self, log: SearchLog, place: Path, *, progress: Progress = silent, watch: Watch | None = None) -> Ran:
+        """Only the joint release, in a folder in which everybody's files lie."""
+        progress(f"splitting the log by user into {self.parties}")
+        logs = {name: self._written(part, place / f"{name}.parquet") for name, part in self.split(log).items()}
+        self._prepare(place)
+        progress("running the parties")
+        start = time.monotonic()
+        self._processes(place, logs, _in_words(log.normalization), watch)
+        seconds = time.monotonic() - start
+        if self.transcripts is not None:
+            self.transcripts.mkdir(exist_ok=True)
+            for name in (*self.names, COORDINATOR):
+                shutil.copy(place / f"{name}.transcript", self.transcripts / f"{name}.jsonl")
+        reports = [json.loads((place / f"{name}.json").read_text()) for name in self.names]
+        return Ran(place / f"out-{self.names[0]}", seconds, reports)
 
     def split(self, log: SearchLog) -> dict[str, SearchLog]:
         """Every user wholly at one party, by a hash of the user."""
@@ -149,16 +171,22 @@ class Simulation:
             for i, name in enumerate(self.names)
         }
 
-    def _alone(self, log: SearchLog) -> int:
-        """Rows of the same release by one owner; none where a single user is not enough."""
-        known = {name: self.settings[name] for name in ("epsilon", "delta")}
-        one: Mechanism
+    def alone(self, log: SearchLog) -> Release:
+        """The same release by one owner."""
+        epsilon, delta = self.settings["epsilon"], self.settings["delta"]
+        if self.settings.get("mode") == "paper":
+            from searchveil.collab.paper import by_one_owner
+
+            return by_one_owner(epsilon, delta, self.settings.get("objective")).release(log)
         if self.settings["method"] == "sampling":
-            one = Individual(**known)
-        else:
-            one = Zealous(**known, per_user=self.settings["per_user"], item=self.settings["item"])
+            return Individual(delta, epsilon).release(log)
+        known = {name: self.settings[name] for name in ("per_user", "item")}
+        return Zealous(epsilon=epsilon, delta=delta, **known).release(log)
+
+    def _rows_alone(self, log: SearchLog) -> int:
+        """None where a single user is not enough."""
         try:
-            return one.release(log).table.num_rows
+            return self.alone(log).table.num_rows
         except InputError:
             return 0
 
@@ -201,22 +229,19 @@ class Simulation:
 
     def _start(self, place: Path, name: str, log: Path | None, normalize: str) -> "subprocess.Popen[bytes]":
         """A process as it would run on a host of its own."""
-        common = _options(run="run.toml", folder=name, transcript=f"{name}.transcript")
-        if log is None:
-            command = [*COMMAND, "coordinator", *common]
-        else:
-            command = [
-                *COMMAND,
-                "party",
-                log.name,
-                *common,
-                *_options(out=f"out-{name}", normalize=normalize, json=True),
-            ]
         with (place / f"{name}.err").open("wb") as err, (place / f"{name}.json").open("wb") as out:
             environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+            command = [*COMMAND, *arguments_of(name, log, normalize)]
             return subprocess.Popen(
                 command, cwd=place, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err
             )
+
+
+def arguments_of(name: str, log: Path | None, normalize: str) -> list[str]:
+    common = _options(run="run.toml", folder=name, transcript=f"{name}.transcript")
+    if log is None:
+        return ["coordinator", *common]
+    return ["party", log.name, *common, *_options(out=f"out-{name}", normalize=normalize, json=True)]
 
 
 def _last_words(path: Path) -> str:

@@ -67,7 +67,19 @@ class _Group:
 
 
 def open_reports(store: Store, job: Job) -> Iterator[Opened]:
-    """Every artifact of which k true shares arrived."""
+    """Every artifact of which k true shares arrived, once.
+
+    All who ask the randomness server have the same secret for a text. Members who lie may choose another one and make a
+    second group with the same text: the largest is taken.
+    """
+    found: dict[str, Opened] = {}
+    for one in _open_groups(store, job):
+        if one.text not in found or found[one.text].count < one.count:
+            found[one.text] = one
+    return iter(found.values())
+
+
+def _open_groups(store: Store, job: Job) -> Iterator[Opened]:
     waiting: list[tuple[bytes, _Group, list[bool]]] = []
     for group in _groups(store, job):
         opened = shamir.open_group(group.points, job.policy.k, partial(_has_tag, group.tag))
@@ -105,13 +117,13 @@ def _texts(store: Store, job: Job, waiting: Sequence[tuple[bytes, _Group, list[b
     firsts = store.fields([group.tokens[0] for _, group, _ in waiting])
     for secret, group, true in waiting:
         text = open_text(secret, firsts[group.tokens[0]][0])
-        if text is None or text.count(BETWEEN) != len(kind_named(job.artifact).columns) - 1:
+        if text is None or not kind_named(job.artifact).holds(text):
             continue  # made by no honest client
-        spellings = {} if job.secondary_k is None else _spellings(store, job, secret, group, true)
+        spellings = {} if job.secondary_k is None else _spellings(store, job, text, secret, group, true)
         yield Opened(text, sum(true), spellings)
 
 
-def _spellings(store: Store, job: Job, secret: bytes, group: _Group, true: Sequence[bool]) -> dict[str, int]:
+def _spellings(store: Store, job: Job, text: str, secret: bytes, group: _Group, true: Sequence[bool]) -> dict[str, int]:
     """The spellings of which enough true shares came, typed in the same way; each has a secret of its own."""
     assert job.secondary_k is not None
     fields = store.fields(group.tokens)
@@ -126,8 +138,8 @@ def _spellings(store: Store, job: Job, secret: bytes, group: _Group, true: Seque
         opened = shamir.open_group(points, job.secondary_k, partial(_has_tag, tag))
         if opened is not None and sum(opened[1]) >= job.secondary_k:
             typed = open_text(opened[0], sealed)
-            if typed is not None:
-                out[typed] = sum(opened[1])
+            if typed and kind_named(job.artifact).spells(typed, text):
+                out[typed] = max(sum(opened[1]), out.get(typed, 0))
     return out
 
 
@@ -169,23 +181,24 @@ def _table(columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> pa.Table:
 def release_job(
     store: Store, job: Job, out: Path, *, ledger: "Ledger | None" = None, progress: Progress = silent
 ) -> tuple[Release, int]:
-    """Close a job, open what can be opened and write the release folder; how many were opened. Once for each job.
+    """Close a job, open what can be opened and write the release folder; how many were opened.
 
-    The release is claimed before anything is opened: a crash may waste it, and can never draw other noise for it. Who
-    loses a race for it has paid its ledger in vain.
+    A job with noise is released once, and that is recorded before noise is drawn: who is stopped between the two has
+    wasted it, and never draws other noise for the same counts. Until then, and for good where there is no noise, it can
+    be done again after a crash. Each attempt pays the ledger; who loses a race has paid in vain.
     """
-    known = {one.id: one for one in store.jobs()}
-    if known[job.id].release is not None:
-        raise InputError(f"job {job.id.hex()} has been released: {known[job.id].release}")
+    (before,) = (one.release for one in store.jobs() if one.id == job.id)
+    if before is not None and (job.policy.noisy or Path(before).exists()):
+        raise InputError(f"job {job.id.hex()} has been released: {before}")
     plan = plan_of(job)
     with claimed(out, "parquet"):
         entry = None
         if ledger is not None:
             entry = ledger.reserve(plan.guarantee, method=plan.method, item=plan.item, parameters=plan.parameters)
-        store.claim_release(job.id, str(out))
         store.close_job(job.id)
         progress("opening what enough people share")
         opened = list(open_reports(store, job))
+        store.claim_release(job.id, str(out.absolute()), before)
         made = publish(job, opened, entry=entry)
         progress("writing the folder")
         made.write(out)

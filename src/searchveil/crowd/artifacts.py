@@ -38,6 +38,16 @@ class Kind:
     columns: tuple[str, ...]
     extract: Callable[[Sequence[Search], bool], Iterator[Artifact]]
     words: str  # what leaves the machine
+    queries: int = 1  # so many of the columns, the first ones, are queries
+
+    def holds(self, text: str) -> bool:
+        """Whether an honest client can have sent it: as many fields as columns, each of words with single spaces."""
+        fields = text.split(BETWEEN)
+        return len(fields) == len(self.columns) and all(one and one == " ".join(one.split()) for one in fields)
+
+    def spells(self, typed: str, text: str) -> bool:
+        """Whether somebody who typed this has the artifact `text`."""
+        return [normal(one) for one in typed.split(BETWEEN, self.queries - 1)] == text.split(BETWEEN)[: self.queries]
 
 
 _NORMAL = Normalization()
@@ -112,6 +122,7 @@ KINDS = {
             ("query", "next"),
             _reformulations,
             f"pairs of different queries that you typed one after the other within {GAP_MINUTES} minutes",
+            queries=2,
         ),
         Kind("query-url", ("query", "url"), _query_urls, "your queries, each with an address that you clicked"),
         Kind(

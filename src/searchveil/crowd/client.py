@@ -8,6 +8,7 @@ import hashlib
 import hmac
 import os
 import time
+from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from secrets import SystemRandom
@@ -17,7 +18,7 @@ import httpx
 
 from searchveil.crowd.artifacts import Artifact
 from searchveil.crowd.choice import candidates, sends
-from searchveil.crowd.config import Community
+from searchveil.crowd.config import Community, RelayAddress
 from searchveil.crowd.jobs import Job, read_job
 from searchveil.crowd.own_log import OwnLog
 from searchveil.crowd.randomness import BATCH, read_epochs
@@ -44,6 +45,14 @@ SCRYPT_N = 2**17  # 128 MiB and some tenths of a second for each guess of a pass
 
 class CrowdError(InputError):
     """A program of the community that cannot be reached, or refuses."""
+
+
+class RefusedError(CrowdError):
+    """A program says that the request itself is wrong."""
+
+
+class TokensTakenError(CrowdError):
+    """Another machine of this member took tokens that this one had counted on."""
 
 
 def user_secret(community: Community, invitation: str, passphrase: str = "") -> bytes:
@@ -106,12 +115,17 @@ class Client:
             raise InputError(f"no consent to job {name}; read it, then answer always")
         if self.log.file.execute("SELECT 1 FROM run WHERE job = ?", (name,)).fetchone() is None:
             self._begin(job)
-        made = self._make_reports(job)
+        try:
+            made = self._make_reports(job)
+        except TokensTakenError:
+            self._forget(job)
+            self._begin(job)
+            made = self._make_reports(job)
         if made is not None:  # the server knows who has just fetched tokens
             longest = min(self.longest_wait, max(0.0, job.expires - self.clock()))
             time.sleep(SystemRandom().uniform(0, longest))
         if made == 0:
-            self._send_once(job, [])  # whether the coins let anything through stays hidden on the way
+            self._send_once(job, [], Counter())  # whether the coins let anything through stays hidden on the way
         refused = self._send(job)
         count = self.log.file.execute(
             "SELECT count(*), coalesce(sum(sent), 0) FROM outbox WHERE job = ?", (name,)
@@ -138,6 +152,12 @@ class Client:
                 [(name, one.text, job.spelling(one.typed), int(head)) for one, head in zip(chosen, heads, strict=True)],
             )
 
+    def _forget(self, job: Job) -> None:
+        """Undo `_begin`, while nothing has been asked of the randomness server."""
+        with self.log.transaction() as file:
+            for table in ("run", "outbox"):
+                file.execute(f"DELETE FROM {table} WHERE job = ?", (job.id.hex(),))
+
     def _make_reports(self, job: Job) -> int | None:
         """How many were made; None if that was done before."""
         name = job.id.hex()
@@ -149,7 +169,10 @@ class Client:
         asked = self.log.file.execute(
             "SELECT report_tokens, randomness_tokens FROM run WHERE job = ?", (name,)
         ).fetchone()
-        tokens = self._tokens(f"{self.community.server}/tokens/{name}", "server", asked[0], job.token_key)
+        try:
+            tokens = self._tokens(f"{self.community.server}/tokens/{name}", "server", asked[0], job.token_key)
+        except RefusedError as error:
+            raise TokensTakenError(error.text) from error
         outputs = self._outputs(job, [(text, typed) for _, text, typed, _ in rows], asked[1])
         made = []
         for (id, text, typed, heads), token, found in zip(rows, tokens, outputs, strict=True):
@@ -195,54 +218,68 @@ class Client:
         outputs: list[bytes] = []
         for token, start in zip(tokens, range(0, len(inputs), BATCH), strict=True):
             some = inputs[start : start + BATCH]
-            outputs += self._evaluate(job, token, some + [b""] * (BATCH - len(some)))[: len(some)]
+            outputs += self._evaluate(job, token, some)
         per = 1 if job.secondary_k is None else 2
         return [outputs[i : i + per] for i in range(0, len(outputs), per)]
 
     def _evaluate(self, job: Job, token: bytes, inputs: Sequence[bytes]) -> list[bytes]:
-        # The blinds follow from the token and random bytes of this machine, so that a stopped run asks the same
+        # What is asked follows from the token and random bytes of this machine, so that a stopped run asks the same
         # question with it. Neither the token, which the randomness server sees, nor the user's secret, which who made
-        # the invitation may know, tells them. Each blind is another one, so that what fills a batch up looks like the
-        # rest.
-        blinded = [voprf.blind(one, self._blind(token, i)) for i, one in enumerate(inputs)]
-        body = token + b"".join(one.element for one in blinded)
+        # the invitation may know, tells the blinds, or what only fills the batch up.
+        blinded = [voprf.blind(one, voprf.to_blind(self._drawn(token, i))) for i, one in enumerate(inputs)]
+        fillers = [voprf.filler(self._drawn(token, i)) for i in range(len(inputs), BATCH)]
+        body = b"".join((token, *(one.element for one in blinded), *fillers))
         answer = self._post(f"{self.community.randomness}/evaluate/{job.epoch}", body)
-        return voprf.finalize(bytes.fromhex(job.randomness_key), inputs, blinded, *read_evaluation(answer))
+        key = bytes.fromhex(job.randomness_key)
+        return voprf.finalize(key, inputs, blinded, *read_evaluation(answer), fillers)
 
-    def _blind(self, token: bytes, number: int) -> bytes:
+    def _drawn(self, token: bytes, number: int) -> bytes:
+        """64 bytes that nobody else knows, another for each place in a batch."""
         text = b"searchveil crowd blind v1" + token + number.to_bytes(4, "big")
         kept = self.log.get("blinding")
         if kept is None:
             kept = os.urandom(32).hex()
             self.log.set("blinding", kept)
-        return voprf.to_blind(hmac.digest(bytes.fromhex(kept), text, "sha512"))
+        return hmac.digest(bytes.fromhex(kept), text, "sha512")
 
     # --- sending ---
 
     def _send(self, job: Job) -> int:
-        """Until every report has a receipt from the server. How many it refused."""
-        refused: set[int] = set()
-        for attempt in range(TRIES):
+        """Until every report has a receipt from the server. How many it refused.
+
+        A relay may lie about that, so a refusal is believed when a second relay repeats it, if there is one.
+        """
+        refusals: Counter[int] = Counter()
+        tried: Counter[int] = Counter()
+        enough = min(2, len(self.community.relays))
+        for attempt in range(TRIES + 1):
             rows = self.log.file.execute(
                 "SELECT id, report FROM outbox WHERE job = ? AND NOT sent AND report IS NOT NULL", (job.id.hex(),)
             ).fetchall()
-            waiting = [(id, report) for id, report in rows if id not in refused]
+            waiting = [(id, report) for id, report in rows if refusals[id] < enough]
             if not waiting:
-                break
-            if attempt:
+                return sum(count >= enough for count in refusals.values())
+            if 0 < attempt < TRIES:
                 time.sleep(self.patience * 2**attempt)
-            refused |= self._send_once(job, waiting)
-        else:
-            raise CrowdError("the relays or the server cannot be reached; run again later, nothing is lost")
-        return len(refused)
+            if attempt < TRIES:
+                refusals.update(self._send_once(job, waiting, tried))
+        raise CrowdError("the relays or the server cannot be reached; run again later, nothing is lost")
 
-    def _send_once(self, job: Job, waiting: Sequence[tuple[int, bytes]]) -> set[int]:
-        """Reports with dummies among them, over a way of its own each time. Those that were refused for good."""
+    def _way(self, tried: Counter[int]) -> list[RelayAddress]:
+        """Relays by chance, of those that were tried least: another way than before, if there is one."""
         draw = SystemRandom()
+        relays = sorted(self.community.relays, key=lambda one: (tried[one.number], draw.random()))
+        way = relays[: self.community.hops]
+        draw.shuffle(way)
+        tried.update(one.number for one in way)
+        return way
+
+    def _send_once(self, job: Job, waiting: Sequence[tuple[int, bytes]], tried: Counter[int]) -> set[int]:
+        """Reports with dummies among them, over a way of its own each time. Those that were refused."""
         mixed: list[tuple[int | None, bytes]] = [*waiting]
         mixed += [(None, dummy(job.id)) for _ in range(-len(waiting) % ROUNDED_TO if waiting else ROUNDED_TO)]
-        draw.shuffle(mixed)
-        way = draw.sample(self.community.relays, self.community.hops)
+        SystemRandom().shuffle(mixed)
+        way = self._way(tried)
         keys = [(one.number, one.key) for one in way]
         refused: set[int] = set()
         for start in range(0, len(mixed), 500):
@@ -289,6 +326,8 @@ class Client:
             if answer.status_code == 200:
                 return answer
             trouble = f"{answer.status_code} {_said(answer)}"
+            if answer.status_code == 400:
+                raise RefusedError(f"{url} refuses the request: {_said(answer)}")
             if answer.status_code < 500:
                 break
         raise CrowdError(f"{url} does not answer as it should: {trouble}")

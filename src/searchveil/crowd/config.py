@@ -92,13 +92,27 @@ def read_config(path: Path, *needed: str) -> dict[str, Any]:
     return settings
 
 
+def key_in(settings: dict[str, Any], name: str) -> bytes:
+    """A key of 32 bytes, which `searchveil crowd init` wrote in hexadecimal."""
+    try:
+        key = bytes.fromhex(settings[name])
+    except (TypeError, ValueError):
+        key = b""
+    if len(key) != 32:
+        raise InputError(f"the setting '{name}' must be 64 hexadecimal digits, as crowd init wrote it")
+    return key
+
+
 def members_in(path: str | Path) -> Callable[[], frozenset[str]]:
     """The members listed in a file, one hash a line; read anew when it changes."""
-    seen: tuple[float, frozenset[str]] = (-1.0, frozenset())
+    if not Path(path).is_file():
+        raise InputError(f"{path}: there is no such list of members", parameter="members")
+    seen: tuple[tuple[int, int], frozenset[str]] = ((-1, -1), frozenset())
 
     def members() -> frozenset[str]:
         nonlocal seen
-        changed = Path(path).stat().st_mtime
+        state = Path(path).stat()
+        changed = state.st_mtime_ns, state.st_size
         if changed != seen[0]:
             seen = changed, frozenset(Path(path).read_text().split())
         return seen[1]
@@ -200,12 +214,16 @@ def _listen(url: str) -> str:
     parts = urlsplit(url)
     if not parts.hostname:
         raise InputError(f"'{url}' is no address such as https://crowd.example:8700")
-    return f"{parts.hostname}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
+    # What a host's own name stands for on the host itself is often the loopback alone.
+    host = parts.hostname if parts.hostname in ("localhost", "127.0.0.1") else "0.0.0.0"
+    return f"{host}:{parts.port or (443 if parts.scheme == 'https' else 80)}"
 
 
 def listening(settings: dict[str, Any]) -> tuple[str, int]:
     host, _, port = str(settings["listen"]).rpartition(":")
-    return host, int(port)
+    if not host or not port.isdecimal() or int(port) > 65535:
+        raise InputError(f"'{settings['listen']}' is no place to listen on; listen = \"0.0.0.0:8700\" would be one")
+    return host.strip("[]"), int(port)
 
 
 def _write(path: Path, settings: dict[str, Any]) -> None:

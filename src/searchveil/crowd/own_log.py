@@ -1,6 +1,7 @@
 """A person's own log and the state of its jobs, in one SQLite file on this person's machine."""
 
 import os
+import re
 import shutil
 import sqlite3
 import tempfile
@@ -32,15 +33,24 @@ CREATE TABLE IF NOT EXISTS outbox (
     report BLOB, sent INTEGER NOT NULL DEFAULT 0);
 """
 
-# Search pages, by host: what the query is called in the address.
-SEARCH_PAGES = {
-    "www.google.com": ("/search", "q"),
-    "www.bing.com": ("/search", "q"),
-    "duckduckgo.com": ("/", "q"),
-    "search.brave.com": ("/search", "q"),
-    "www.startpage.com": ("/sp/search", "query"),
-    "en.wikipedia.org": ("/w/index.php", "search"),
-}
+# Search pages: host, path, and what the query is called in the address.
+SEARCH_PAGES = [
+    (re.compile(host), re.compile(path), name)
+    for host, path, name in (
+        (r"(www\.)?google\.(com?\.)?[a-z]{2,3}", r"/search", "q"),
+        (r"(www\.|cn\.)?bing\.com", r"/search", "q"),
+        (r"((www|html|lite)\.)?duckduckgo\.com", r"/(html/|lite/)?", "q"),
+        (r"([a-z.]+\.)?search\.yahoo\.com", r"/search.*", "p"),
+        (r"search\.brave\.com", r"/search", "q"),
+        (r"(www|eu|us)\.startpage\.com", r"/(sp|do)/(d?search)", "query"),
+        (r"www\.ecosia\.org", r"/search", "q"),
+        (r"(www|lite)\.qwant\.com", r"/", "q"),
+        (r"(www\.)?(yandex|ya)\.[a-z.]{2,6}", r"/search/?", "text"),
+        (r"www\.baidu\.com", r"/s", "wd"),
+        (r"(www\.)?kagi\.com", r"/search", "q"),
+        (r"([a-z-]+\.)?(m\.)?wikipedia\.org", r"/w/index\.php", "search"),
+    )
+]
 FIREFOX = "SELECT p.url, v.visit_date / 1e6 FROM moz_historyvisits v JOIN moz_places p ON p.id = v.place_id ORDER BY 2"
 # Chromium counts from the year 1601.
 CHROMIUM = "SELECT u.url, v.visit_time / 1e6 - 11644473600 FROM visits v JOIN urls u ON u.id = v.url ORDER BY 2"
@@ -54,7 +64,8 @@ class Entry(NamedTuple):
 class OwnLog:
     """Nothing in it leaves the machine but by a job that its owner agreed to."""
 
-    def __init__(self, path: Path) -> None:
+    def __init__(self, path: Path, *, durable: bool = True) -> None:
+        """`durable` waits for the disk, so that a run goes on where it was even after the power failed."""
         path.parent.mkdir(parents=True, exist_ok=True)
         if not path.exists():
             os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
@@ -62,7 +73,7 @@ class OwnLog:
         try:
             self.file = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
             self.file.execute("PRAGMA journal_mode = WAL")
-            self.file.execute("PRAGMA synchronous = FULL")
+            self.file.execute(f"PRAGMA synchronous = {'FULL' if durable else 'OFF'}")
             self.file.execute("PRAGMA secure_delete = ON")  # what is deleted is gone
             self.file.executescript(SCHEMA)
         except sqlite3.Error as error:
@@ -73,13 +84,15 @@ class OwnLog:
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
-        self.file.execute("BEGIN IMMEDIATE")
         try:
+            self.file.execute("BEGIN IMMEDIATE")
             yield self.file
-        except BaseException:
-            self.file.execute("ROLLBACK")
-            raise
-        self.file.execute("COMMIT")
+            self.file.execute("COMMIT")
+        except sqlite3.OperationalError as error:
+            raise InputError(f"{self.path} cannot be written, and nothing was changed: {error}") from error
+        finally:
+            if self.file.in_transaction:  # a disk that is full has ended it by itself
+                self.file.execute("ROLLBACK")
 
     # --- settings ---
 
@@ -114,12 +127,12 @@ class OwnLog:
                 )
             return file.total_changes - before
 
-    def entries(self, containing: str = "", most: int | None = None) -> list[Entry]:
+    def entries(self, containing: str = "") -> list[Entry]:
         """In the order of time; `containing` searches queries and addresses."""
         rows = self.file.execute(
             "SELECT id, query, time, url, rank FROM search WHERE instr(lower(query || ' ' || coalesce(url, '')), ?) "
-            "ORDER BY time, id LIMIT ?",
-            (containing.lower(), -1 if most is None else most),
+            "ORDER BY time, id",
+            (containing.lower(),),
         )
         return [Entry(row[0], Search(*row[1:])) for row in rows]
 
@@ -214,9 +227,13 @@ def read_history(path: Path) -> list[Search]:
 
 
 def _search_in(url: str, time: float | None) -> Search | None:
-    parts = urlsplit(url)
-    page = SEARCH_PAGES.get(parts.hostname or "")
-    if page is None or parts.path != page[0]:
+    try:
+        parts = urlsplit(url)
+        host = parts.hostname or ""
+    except ValueError:  # an address that is none
         return None
-    query = parse_qs(parts.query).get(page[1], [""])[0].strip()
-    return Search(query, time) if query else None
+    for known, path, name in SEARCH_PAGES:
+        if known.fullmatch(host) and path.fullmatch(parts.path):
+            query = parse_qs(parts.query).get(name, [""])[0].strip()
+            return Search(query, time) if query else None
+    return None

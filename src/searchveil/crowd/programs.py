@@ -10,7 +10,7 @@ import httpx
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from starlette.applications import Starlette
 
-from searchveil.crowd.config import listening, members_in, read_config
+from searchveil.crowd.config import key_in, listening, members_in, read_config
 from searchveil.crowd.jobs import Job, read_job
 from searchveil.crowd.policy import Policy
 from searchveil.crowd.randomness import BATCHES, Randomness, randomness_app, read_epochs
@@ -27,10 +27,10 @@ SHORTEST_JOB = 600  # seconds that must be left of an epoch for a job to begin i
 
 def server_from(path: Path, clock: Callable[[], float] = time.time) -> tuple[Starlette, dict[str, Any], Server]:
     settings = read_config(path, "listen", "database", "members", "community", "private_key", "signing_key")
-    signer = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(settings["signing_key"]))
+    signer = Ed25519PrivateKey.from_private_bytes(key_in(settings, "signing_key"))
     server = Server(
         Store(settings["database"]),
-        bytes.fromhex(settings["private_key"]),
+        key_in(settings, "private_key"),
         signer.public_key().public_bytes_raw(),
         clock=clock,
     )
@@ -41,7 +41,7 @@ def randomness_from(path: Path, clock: Callable[[], float] = time.time) -> tuple
     settings = read_config(path, "listen", "database", "members", "signing_key", "epoch_seconds")
     randomness = Randomness(
         Store(settings["database"]),
-        bytes.fromhex(settings["signing_key"]),
+        key_in(settings, "signing_key"),
         epoch_seconds=settings["epoch_seconds"],
         grace_seconds=settings.get("grace_seconds", 3600),
         batches=settings.get("batches", BATCHES),
@@ -54,7 +54,7 @@ def randomness_from(path: Path, clock: Callable[[], float] = time.time) -> tuple
 def relay_from(path: Path) -> tuple[Starlette, dict[str, Any], Relay]:
     settings = read_config(path, "listen", "private_key", "hops")
     relay = Relay(
-        bytes.fromhex(settings["private_key"]),
+        key_in(settings, "private_key"),
         {int(number): url for number, url in settings["hops"].items()},
         settings.get("hold_seconds", 2.0),
         settings.get("at_least", 200),
@@ -92,7 +92,7 @@ def new_job(
         answer = (http or httpx.Client(timeout=30)).get(f"{settings['randomness']}/epochs").json()
     except (httpx.HTTPError, ValueError) as error:
         raise InputError(f"the randomness server {settings['randomness']} does not answer; is it running?") from error
-    epochs = read_epochs(answer, bytes.fromhex(settings["randomness_signer"]))
+    epochs = read_epochs(answer, key_in(settings, "randomness_signer"))
     now = clock()
     lasting = [number for number in sorted(map(int, epochs)) if int(epochs[str(number)]["ends"]) - now > SHORTEST_JOB]
     if not lasting:
@@ -113,7 +113,7 @@ def new_job(
         domains,
         recent,
     )
-    document = job.sign(bytes.fromhex(settings["signing_key"]))
+    document = job.sign(key_in(settings, "signing_key"))
     store = Store(settings["database"])
     store.add_job(job.id, document, token_private, now)
     store.close()
@@ -123,7 +123,7 @@ def new_job(
 def job_named(path: Path, name: str) -> tuple[Store, Job]:
     """A job of the server by the first digits of its id."""
     settings = read_config(path, "database", "signing_key")
-    signer = Ed25519PrivateKey.from_private_bytes(bytes.fromhex(settings["signing_key"])).public_key()
+    signer = Ed25519PrivateKey.from_private_bytes(key_in(settings, "signing_key")).public_key()
     store = Store(settings["database"])
     found = [one for one in store.jobs() if one.id.hex().startswith(name)]
     if len(found) != 1:

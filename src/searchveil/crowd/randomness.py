@@ -20,9 +20,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
+from searchveil.bodies import read_body
 from searchveil.crowd.store import EPOCH, ISSUED, SPENT, Store
 from searchveil.crowd.tokens import TOKEN_BYTES, TokenError, is_genuine, read_elements, write_evaluation
-from searchveil.crowd.web import application, member, octets, read_body
+from searchveil.crowd.web import application, member, octets
 from searchveil.crypto import voprf
 from searchveil.errors import InputError
 

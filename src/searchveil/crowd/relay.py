@@ -20,9 +20,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from searchveil.bodies import read_body
 from searchveil.crowd.report import LAYER_BYTES, RECEIPT_BYTES, SEALED_BYTES, unwrap
 from searchveil.crowd.store import REFUSED, RETRY
-from searchveil.crowd.web import application, octets, read_body
+from searchveil.crowd.web import application, octets
 from searchveil.crypto.hpke import UnsealError
 
 MOST_REPORTS = 2_000  # in one request
@@ -37,6 +38,7 @@ class _Waiting:
 
     sealed: bytes
     answer: "asyncio.Future[bytes]"
+    request: object  # the one that it came in: reports of one request are one sender's
 
 
 @dataclass(eq=False)
@@ -44,7 +46,7 @@ class Relay:
     private: bytes
     hops: Mapping[int, str]  # 0 is the server
     hold_seconds: float = 2.0
-    at_least: int = 200  # so many reports are passed on at once
+    at_least: int = 200  # so many reports are passed on at once, if they are not all of one sender
     transport: Any = None  # of tests
     waiting: dict[tuple[int, int], list[_Waiting]] = field(default_factory=dict)
     timers: "dict[tuple[int, int], asyncio.TimerHandle]" = field(default_factory=dict)
@@ -66,10 +68,13 @@ class Relay:
         except BaseException:
             self.held -= len(blobs)
             raise
-        answers = [self._queue(layers - 1, one) for one in unwrapped]
+        request = object()
+        answers = [self._queue(layers - 1, one, request) for one in unwrapped]
         return b"".join([bytes([REFUSED]) + bytes(RECEIPT_BYTES) if one is None else await one for one in answers])
 
-    def _queue(self, layers: int, unwrapped: tuple[int, bytes] | None) -> "asyncio.Future[bytes] | None":
+    def _queue(
+        self, layers: int, unwrapped: tuple[int, bytes] | None, request: object
+    ) -> "asyncio.Future[bytes] | None":
         """Where the answer will be; None if the report is refused."""
         if unwrapped is None or unwrapped[0] not in self.hops or (unwrapped[0] == 0) != (layers == 0):
             self.held -= 1
@@ -78,8 +83,9 @@ class Relay:
         loop = asyncio.get_running_loop()
         future: asyncio.Future[bytes] = loop.create_future()
         way = (hop, layers)
-        self.waiting.setdefault(way, []).append(_Waiting(sealed, future))
-        if len(self.waiting[way]) >= self.at_least:
+        waiting = self.waiting.setdefault(way, [])
+        waiting.append(_Waiting(sealed, future, request))
+        if len(waiting) >= self.at_least and waiting[0].request is not request:
             self._flush(way)
         elif way not in self.timers:
             self.timers[way] = loop.call_later(self.hold_seconds, self._flush, way)

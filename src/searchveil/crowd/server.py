@@ -2,22 +2,26 @@
 
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from html import escape
+from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 from starlette.applications import Starlette
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
-from starlette.responses import HTMLResponse, JSONResponse, Response
+from starlette.responses import FileResponse, HTMLResponse, JSONResponse, Response
 from starlette.routing import Route
 
+from searchveil.bodies import read_body
 from searchveil.crowd.jobs import Job, read_job
 from searchveil.crowd.relay import MOST_REPORTS
 from searchveil.crowd.report import DUMMY, RECEIPT_BYTES, SEALED_BYTES, Report, ReportError, receipt, unseal
-from searchveil.crowd.store import ACCEPTED, REFUSED, Store
+from searchveil.crowd.store import ACCEPTED, REFUSED, JobClosedError, Store
 from searchveil.crowd.tokens import is_genuine, read_elements, write_evaluation
-from searchveil.crowd.web import application, member, octets, read_body
+from searchveil.crowd.web import application, member, octets
 from searchveil.crypto import hpke, voprf
 from searchveil.errors import InputError
 
@@ -33,11 +37,11 @@ class Server:
 
     def open_jobs(self) -> dict[bytes, tuple[Job, bytes]]:
         """The jobs that take reports, with the private keys of their tokens."""
-        now = self.clock()
+        now, known = self.clock(), self._jobs  # which another thread may replace meanwhile
         found = {}
         for stored in self.store.jobs():
             if not stored.closed and stored.token_private is not None:
-                job = self._jobs[stored.id][0] if stored.id in self._jobs else read_job(stored.document, self.signer)
+                job = known[stored.id][0] if stored.id in known else read_job(stored.document, self.signer)
                 if job.opens - LATE <= now < job.expires + LATE:
                     found[stored.id] = job, stored.token_private
         self._jobs = found
@@ -70,10 +74,13 @@ class Server:
         """An answer for each sealed report: a status byte and a receipt. What is accepted is on the disk."""
         if not body or len(body) % SEALED_BYTES:
             raise InputError(f"a body is sealed reports of {SEALED_BYTES} bytes each")
-        jobs = self.open_jobs()
-        opened = [self._open(body[i : i + SEALED_BYTES], jobs) for i in range(0, len(body), SEALED_BYTES)]
-        kept = [(text, report, jobs[report.job][0].secondary_k is not None) for text, report in opened if report]
-        statuses = iter(self.store.add_reports(kept))
+        while True:
+            jobs = self.open_jobs()
+            opened = [self._open(body[i : i + SEALED_BYTES], jobs) for i in range(0, len(body), SEALED_BYTES)]
+            kept = [(text, report, jobs[report.job][0].secondary_k is not None) for text, report in opened if report]
+            with suppress(JobClosedError):  # in this very moment; then its reports are refused
+                statuses = iter(self.store.add_reports(kept))
+                break
         answers = []
         for text, report in opened:
             status = next(statuses) if report else (ACCEPTED if text else REFUSED)
@@ -95,7 +102,7 @@ class Server:
 
     def status(self) -> list[dict[str, Any]]:
         """What anybody may know of each job: no figure of a differentially private one beyond its promise."""
-        open_now, found = self.open_jobs(), []
+        open_now, published, found = self.open_jobs(), self.store.published(), []
         for stored in self.store.jobs():
             job = read_job(stored.document, self.signer)
             found.append(
@@ -108,10 +115,25 @@ class Server:
                     "expires": job.expires,
                     "guarantee": str(job.policy.guarantee()),
                     "released": stored.release is not None,
+                    "files": _files(published[stored.id]) if stored.id in published else [],
                     **job.words(),
                 }
             )
         return found
+
+    def release_file(self, id: bytes, name: str) -> Path:
+        """A file of a release that its operator has published."""
+        folder = self.store.published().get(id)
+        if folder is None or name not in _files(folder):
+            raise HTTPException(404, "there is no such release")
+        return folder / name
+
+
+def _files(folder: Path) -> list[str]:
+    """The files of a release; none where somebody has taken the folder away."""
+    if not folder.is_dir():
+        return []
+    return sorted(one.name for one in folder.iterdir() if one.is_file() and not one.is_symlink())
 
 
 def server_app(server: Server, members: Callable[[], frozenset[str]], community: str) -> Starlette:
@@ -138,9 +160,14 @@ def server_app(server: Server, members: Callable[[], frozenset[str]], community:
             headers={"Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'"},
         )
 
+    async def release_file(request: Request) -> Response:
+        path = await run_in_threadpool(server.release_file, _id(request), request.path_params["name"])
+        return FileResponse(path, filename=path.name, headers={"X-Content-Type-Options": "nosniff"})
+
     return application(
         [
             Route("/", page),
+            Route("/releases/{job}/{name}", release_file),
             Route("/jobs", jobs),
             Route("/status", status),
             Route("/tokens/{job}", tokens, methods=["GET", "POST"]),
@@ -173,6 +200,9 @@ def status_page(community: str, jobs: list[dict[str, Any]]) -> str:
         until = time.strftime("%Y-%m-%d %H:%M UTC", time.gmtime(job["expires"]))
         terms = {**{title: job[name] for name, title in titles.items()}, "What is promised": job["guarantee"]}
         rows = "".join(f"<dt>{escape(title)}</dt><dd>{escape(text)}</dd>" for title, text in terms.items())
+        if job["files"]:
+            links = (f'<a href="releases/{job["job"]}/{quote(name)}">{escape(name)}</a>' for name in job["files"])
+            rows += f"<dt>What was published</dt><dd>{', '.join(links)}</dd>"
         parts.append(
             f"<article><h2>{escape(job['artifact'])}, policy {escape(job['policy'])}: {state}</h2>"
             f"<p>Until {until}. Job {escape(job['job'])}.</p><dl>{rows}</dl></article>"

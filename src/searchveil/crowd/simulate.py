@@ -12,6 +12,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from urllib.parse import urlsplit
 
 import httpx
 
@@ -88,11 +89,11 @@ def simulate(
         with running(home) as community:
             job = new_job(home / "server.toml", artifact, policy, days=1, secondary_k=secondary_k)
             invitations = invite(home, len(users))
-            progress(f"running {len(users)} clients")
+            progress(f"running {len(users):,} clients")
             with httpx.Client(timeout=120, limits=httpx.Limits(max_connections=4 * AT_A_TIME)) as http:
 
                 def run(number: int, searches: Sequence[Search]) -> None:
-                    log = OwnLog(home / "clients" / f"{number}.sqlite")
+                    log = OwnLog(home / "clients" / f"{number}.sqlite", durable=False)  # it is thrown away
                     log.add(searches)
                     client = Client(log, community, invitations[number], os.urandom(32), http=http)
                     (found,) = [one for one in client.jobs() if one.id == job.id]
@@ -101,7 +102,9 @@ def simulate(
                     log.close()
 
                 with ThreadPoolExecutor(AT_A_TIME) as pool:
-                    list(pool.map(run, range(len(users)), users.values()))
+                    for done, _ in enumerate(pool.map(run, range(len(users)), users.values()), 1):
+                        if 10 * done // len(users) > 10 * (done - 1) // len(users):
+                            progress(f"{done:,} of {len(users):,} clients have sent")
         store, job = job_named(home / "server.toml", job.id.hex())
         made, opened = release_job(store, job, out, ledger=ledger, progress=progress)
         reports = store.count_reports(job.id)
@@ -142,14 +145,14 @@ def start(program: str, config: Path) -> "subprocess.Popen[bytes]":
 
 
 def wait_for(url: str, process: "subprocess.Popen[bytes]") -> None:
-    until = time.monotonic() + STARTS_WITHIN
+    parts, until = urlsplit(url), time.monotonic() + STARTS_WITHIN
     while time.monotonic() < until:
         if process.poll() is not None:
             raise InputError(f"a program of the crowd ended with {process.returncode} before it listened on {url}")
         try:
-            httpx.get(f"{url}/", timeout=2)
+            socket.create_connection((parts.hostname or "", parts.port or 443), timeout=2).close()
             return
-        except httpx.HTTPError:
+        except OSError:
             time.sleep(0.05)
     raise InputError(f"nothing listens on {url}")
 

@@ -8,6 +8,7 @@ import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
@@ -67,9 +68,19 @@ EPOCH = sa.Table(
     sa.Column("oprf_public", sa.LargeBinary(32), nullable=False),
     sa.Column("token_public", sa.LargeBinary(32), nullable=False),
 )
+PUBLISHED = sa.Table(
+    "published",
+    _META,
+    sa.Column("job", sa.LargeBinary(16), primary_key=True),
+    sa.Column("folder", sa.Text, nullable=False),
+)
 
 ACCEPTED, REFUSED, RETRY = 0, 1, 2
 BUSY_MS = 30_000  # that SQLite waits for another process
+
+
+class JobClosedError(InputError):
+    """A job was closed after its reports had been checked and before they were written."""
 
 
 @dataclass(frozen=True)
@@ -139,12 +150,21 @@ class Store:
         with self.write() as connection:
             connection.execute(sa.update(JOB).where(JOB.c.id == id).values(closed=True, token_private=None))
 
-    def claim_release(self, id: bytes, folder: str) -> None:
-        """Record where a job is released, unless somebody has: of two that try at once, one is refused."""
+    def claim_release(self, id: bytes, folder: str, before: str | None) -> None:
+        """Record where a job is released, in the place of `before`: of two that try at once, one is refused."""
         with self.write() as connection:
-            free = sa.update(JOB).where((JOB.c.id == id) & JOB.c.release.is_(None))
+            free = sa.update(JOB).where((JOB.c.id == id) & JOB.c.release.is_not_distinct_from(before))
             if connection.execute(free.values(release=folder)).rowcount != 1:
                 raise InputError(f"job {id.hex()} has been released")
+
+    def publish(self, id: bytes, folder: str) -> None:
+        """From now on the server hands out the release of this job to everybody."""
+        with self.write() as connection:
+            connection.execute(self._insert(PUBLISHED).values(job=id, folder=folder))
+
+    def published(self) -> dict[bytes, Path]:
+        with self.engine.connect() as connection:
+            return {bytes(row.job): Path(row.folder) for row in connection.execute(sa.select(PUBLISHED))}
 
     # --- tokens ---
 
@@ -184,7 +204,10 @@ class Store:
     # --- reports ---
 
     def add_reports(self, reports: Sequence[tuple[bytes, Report, bool]]) -> list[int]:
-        """(bytes, report, whether to keep the secondary field) → a status for each, in one durable transaction."""
+        """(bytes, report, whether to keep the secondary field) → a status for each, in one durable transaction.
+
+        All of them or, if a job of theirs was closed meanwhile, none: a release must not miss what was acknowledged.
+        """
         if not reports:
             return []
         rows: list[dict[str, Any]] = [
@@ -203,6 +226,11 @@ class Store:
         ]
         with self.write() as connection:
             connection.execute(self._insert(REPORT), rows)
+            # From here on this transaction holds the lock that closing a job needs: whoever closes it later, and then
+            # reads its reports, sees these.
+            jobs = sa.select(JOB.c.closed).where(JOB.c.id.in_({row["job"] for row in rows}))
+            if any(connection.execute(jobs.with_for_update(read=True)).scalars()):
+                raise JobClosedError("a job was closed")
             found = self._digests(connection, [row["token"] for row in rows])
         return [ACCEPTED if found.get(row["token"]) == row["digest"] else REFUSED for row in rows]
 

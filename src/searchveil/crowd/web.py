@@ -1,6 +1,7 @@
-"""What the three programs share on the wire: bounded bodies, plain errors, and how each is run."""
+"""What the three programs share on the wire: plain errors, and how each is run."""
 
 import asyncio
+import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
 
@@ -8,31 +9,29 @@ import uvicorn
 from sqlalchemy.exc import SQLAlchemyError
 from starlette.applications import Starlette
 from starlette.exceptions import HTTPException
+from starlette.middleware import Middleware
+from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 from searchveil.crowd.tokens import member_of
-from searchveil.errors import SearchveilError
+from searchveil.errors import InputError, SearchveilError
 
-SLOWEST_BODY = 30  # seconds that a body may take
+# The extension asks for no permission to read our servers' addresses, so they allow it themselves. Its anonymous
+# requests from Firefox have no origin. There are no cookies here that a web page could make use of.
+_BROWSERS = Middleware(
+    CORSMiddleware,
+    allow_origin_regex="null|(chrome|moz)-extension://[0-9a-z-]+",
+    allow_methods=("GET", "POST"),
+    allow_headers=("Authorization",),
+    allow_credentials=True,
+    max_age=3600,
+)
+SLOWEST_HEADERS = 20  # seconds until the first request on a connection must have begun
+MOST_CONNECTIONS = 1_000  # at a time: each may hold a body of two megabytes
 Handler = Callable[[Request], Awaitable[Response]]
-
-
-async def read_body(request: Request, most: int) -> bytes:
-    """The body, unless it is larger than `most` bytes or takes too long."""
-    parts: list[bytes] = []
-    size = 0
-    try:
-        async with asyncio.timeout(SLOWEST_BODY):
-            async for part in request.stream():
-                size += len(part)
-                if size > most:
-                    raise HTTPException(413, f"the body is larger than {most} bytes")
-                parts.append(part)
-    except TimeoutError:
-        raise HTTPException(408, f"the body took longer than {SLOWEST_BODY} seconds") from None
-    return b"".join(parts)
 
 
 def member(request: Request, members: Callable[[], frozenset[str]]) -> str:
@@ -56,23 +55,54 @@ def application(routes: list[Route], lifespan: Any = None) -> Starlette:
         return JSONResponse({"error": error.detail}, status_code=error.status_code)
 
     handlers: Any = {SearchveilError: refused, SQLAlchemyError: unavailable, HTTPException: http_error}
-    return Starlette(routes=routes, exception_handlers=handlers, lifespan=lifespan)
+    return Starlette(routes=routes, middleware=[_BROWSERS], exception_handlers=handlers, lifespan=lifespan)
 
 
 def octets(body: bytes) -> Response:
     return Response(body, media_type="application/octet-stream")
 
 
-def serve(app: Starlette, host: str, port: int, certificate: str | None = None, key: str | None = None) -> None:
-    """Run until a signal ends it. No access log: addresses of clients are never written down."""
-    uvicorn.run(
+class Impatient(H11Protocol):
+    """Gives a connection up on which no request begins: uvicorn waits for the first one without end."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.loop.call_later(SLOWEST_HEADERS, self._give_up)
+
+    def _give_up(self) -> None:
+        if self.cycle is None:
+            self.transport.close()
+
+
+def serving(app: Starlette, certificate: str | None = None, key: str | None = None) -> uvicorn.Server:
+    """No access log: addresses of clients are never written down."""
+    config = uvicorn.Config(
         app,
-        host=host,
-        port=port,
+        http=Impatient,
         ssl_certfile=certificate,
         ssl_keyfile=key,
         log_level="warning",
         access_log=False,
         timeout_keep_alive=30,
         server_header=False,
+        limit_concurrency=MOST_CONNECTIONS,
     )
+    try:
+        config.load()
+    except OSError as error:  # those of TLS are among them
+        raise InputError(f"{certificate} and {key} are no certificate with its key: {error}") from error
+    return uvicorn.Server(config)
+
+
+def listen(host: str, port: int) -> socket.socket:
+    try:
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except OSError as error:
+        raise InputError(f"nothing can listen on {host}:{port}: {error}", parameter="listen") from error
+
+
+def serve(app: Starlette, host: str, port: int, certificate: str | None = None, key: str | None = None) -> None:
+    """Run until a signal ends it."""
+    server = serving(app, certificate, key)
+    with listen(host, port) as place:
+        server.run(sockets=[place])

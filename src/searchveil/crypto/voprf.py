@@ -74,6 +74,11 @@ def blind(text: bytes, scalar: bytes | None = None) -> Blinded:
     return Blinded(factor, bytes(_times(factor, _to_group(text))))
 
 
+def filler(wide: bytes) -> bytes:
+    """A uniform point from 64 uniform secret bytes, which nobody can tell from a blinded input."""
+    return bytes(_from_hash(wide))
+
+
 def evaluate(private: bytes, elements: Sequence[bytes], scalar: bytes | None = None) -> tuple[list[bytes], bytes]:
     """The server's part: an evaluated element for each blinded one, and one proof for all of them."""
     if not 0 < len(elements) <= LARGEST_BATCH:
@@ -85,18 +90,26 @@ def evaluate(private: bytes, elements: Sequence[bytes], scalar: bytes | None = N
 
 
 def finalize(
-    public: bytes, texts: Sequence[bytes], blinded: Sequence[Blinded], evaluated: Sequence[bytes], proof: bytes
+    public: bytes,
+    texts: Sequence[bytes],
+    blinded: Sequence[Blinded],
+    evaluated: Sequence[bytes],
+    proof: bytes,
+    fillers: Sequence[bytes] = (),
 ) -> list[bytes]:
-    """The outputs, 64 bytes each; a VoprfError unless the proof shows that the key is the published one."""
-    if not len(texts) == len(blinded) == len(evaluated) or len(proof) != PROOF_BYTES:
+    """The outputs, 64 bytes each; a VoprfError unless the proof shows that the key is the published one.
+
+    `fillers` are elements that were asked about after those of the texts, and mean nothing.
+    """
+    if not len(texts) == len(blinded) == len(evaluated) - len(fillers) or len(proof) != PROOF_BYTES:
         raise VoprfError("the answer does not fit the question: another number of elements, or no proof")
     for element in (public, *evaluated):
         check_element(element)
-    if not _verify(public, [one.element for one in blinded], evaluated, proof):
+    if not _verify(public, [*(one.element for one in blinded), *fillers], evaluated, proof):
         raise VoprfError("the proof does not hold: these values were not made with the published key")
     return [
         _output(text, bytes(_times(_invert(one.blind), element)))
-        for text, one, element in zip(texts, blinded, evaluated, strict=True)
+        for text, one, element in zip(texts, blinded, evaluated[: len(texts)], strict=True)
     ]
 
 

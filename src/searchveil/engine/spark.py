@@ -25,7 +25,7 @@ from searchveil.errors import InputError, Text, setting
 from searchveil.extras import install_command
 from searchveil.scratch import Scratch
 
-NEEDED_BY_WORKERS = ("cryptography", "duckdb", "ibis", "mpmath", "numpy", "pandas", "pyarrow", "scipy")
+NEEDED_BY_WORKERS = ("cryptography", "duckdb", "ibis", "icu4py", "mpmath", "numpy", "pandas", "pyarrow", "scipy")
 OLDEST_JAVA = 17
 GET_JAVA = "apt-get install openjdk-17-jre-headless"
 # Settings that have an option of their own, or that our results rely on.

@@ -5,8 +5,8 @@ import ibis.expr.types as ir
 from searchveil.items.item import Derivation, Item, normalize_query
 from searchveil.items.normal import NormalLog, count_rows, count_users_of, sum_counts
 from searchveil.log import SearchLog
-from searchveil.log.normalize import words
 from searchveil.log.sessions import number_sessions
+from searchveil.log.words import words
 
 
 def rows(log: SearchLog) -> ir.Table:
@@ -36,7 +36,7 @@ def keywords_of_queries(queries: ir.Table) -> ir.Table:
 
 
 def different_words(queries: ir.Table, *beside: str) -> ir.Table:
-    split = queries.select(*beside, keyword=queries["query"].re_split(r"\s+").unique().unnest())
+    split = queries.select(*beside, keyword=words(queries["query"]).unique().unnest())
     return split.filter(split["keyword"] != "")
 
 

@@ -88,7 +88,7 @@ class Evaluation:
         """Every figure in a row: of what (an application or a measure), its name, and its two sides."""
         from searchveil.lab.report.table import sections
 
-        applications, measures = sections(self)
+        applications, measures = sections(self.applications, self.measures)
         rows = [
             {"kind": kind, "name": section.name, "figure": row.name, "original": row.original, "release": row.release}
             for kind, found in (("application", applications), ("measure", measures))
@@ -116,7 +116,7 @@ class Evaluation:
         from searchveil.lab.report.table import in_figures, sections
         from searchveil.publish.notebook import html_table, paragraph
 
-        applications, measures = sections(self)
+        applications, measures = sections(self.applications, self.measures)
         shown = [
             [section.title, row.title, in_figures(row.original), in_figures(row.release)]
             for section in applications + measures

@@ -39,6 +39,12 @@ class Normalization:
             return text
         return ibis.ifelse(text.re_search(self.not_plain), _in_engine(*astuple(self))(text), self.apply_to_plain(text))
 
+    def leaves(self, text: ir.StringValue) -> ir.BooleanValue:
+        """Whether the text surely is its own normal form: of nearly all that are, the engine can tell by itself."""
+        if not any(astuple(self)):
+            return ibis.literal(True)
+        return ~text.re_search(self.not_plain) & (self.apply_to_plain(text) == text)
+
     @property
     def not_plain(self) -> str:
         """Finds the texts whose normal form takes more than lower case."""
@@ -51,11 +57,6 @@ class Normalization:
     def single_spaces(self) -> bool:
         """Whether nothing but single spaces separates the words of a normal form."""
         return self.spaces or self.punctuation
-
-
-def words(normal: ir.StringValue, normalization: Normalization) -> ir.ArrayValue:
-    """The words of a normal form, perhaps with blank ones. A regular expression takes three times as long."""
-    return normal.split(" ") if normalization.single_spaces else normal.re_split(r"\s+")
 
 
 @cache

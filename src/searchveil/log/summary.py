@@ -38,6 +38,19 @@ class LogSummary:
         return figures | {"columns": list(self.columns), "problems": list(self.problems)}
 
 
+def as_read(log: SearchLog) -> dict[str, Any]:
+    """How it is read, and which rows could not be: without a figure of what is in it."""
+    return {
+        "source": log.source,
+        "format": log.format,
+        "columns": list(log.table.columns),
+        "column_names": dict(log.names),
+        "unit": log.unit,
+        "taken_as_public": list(log.taken_as_public),
+        "problems": list(map(str, log.problems)),
+    }
+
+
 def summarize(log: SearchLog, gap_minutes: float = GAP_MINUTES) -> LogSummary:
     table, engine = log.table, log.engine
     each_user = table.group_by("user").agg(n=table.count())

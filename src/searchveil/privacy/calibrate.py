@@ -4,11 +4,12 @@ Words: `per_user` = m items a user may keep, `scale` = λ of discrete Laplace no
 ≥ T". Whatever decides a promise is evaluated in interval arithmetic and rounded to the safe side.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from math import ceil, exp, expm1, floor, inf, log, log1p, nextafter
+from typing import Any, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
@@ -260,7 +261,9 @@ class Assumption:
     def __post_init__(self) -> None:
         for name, value in (("users", self.users), ("items", self.items), ("held", self.held)):
             if not 1 <= value <= MOST_ASSUMED:
-                raise InputError(f"the assumption's {name} must lie between 1 and {MOST_ASSUMED:,}, not {value}")
+                raise InputError(
+                    f"the assumption's {name} must lie between 1 and {MOST_ASSUMED:,}, not {value}", parameter=name
+                )
         for name, number, least, most in (
             ("exponent", self.exponent, 0.01, 10),
             ("tail", self.tail, 0.01, 10),
@@ -268,9 +271,27 @@ class Assumption:
             ("spread", self.spread, 0, 3),
         ):
             if not least <= number <= most:
-                raise InputError(f"the assumption's {name} must lie between {least} and {most}, not {number:g}")
+                raise InputError(
+                    f"the assumption's {name} must lie between {least} and {most}, not {number:g}", parameter=name
+                )
         if self.held > self.items:
-            raise InputError(f"the assumption's users hold {self.held} items, and there are {self.items}")
+            raise InputError(
+                f"the assumption's users hold {self.held} items, and there are {self.items}", parameter="held"
+            )
+
+    @classmethod
+    def of(cls, texts: Mapping[str, Any]) -> "Assumption":
+        """From texts by name, as a form or the command line has them."""
+        known = {name: float if kind is float else int for name, kind in get_type_hints(cls).items()}
+        values: dict[str, Any] = {}
+        for name, text in texts.items():
+            if name not in known:
+                raise InputError(f"no '{name}'; there are {', '.join(known)}", parameter=name)
+            try:
+                values[name] = known[name](text)
+            except ValueError:
+                raise InputError(f"{name} must be a number, not '{text}'", parameter=name, value=text) from None
+        return cls(**values)
 
     @cached_property
     def popularity(self) -> tuple[Floats, Floats]:

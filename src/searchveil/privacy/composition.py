@@ -14,10 +14,12 @@ from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from fractions import Fraction
 from math import inf, nextafter, sqrt
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from searchveil.privacy.gaussian import delta_of, epsilon_of
 from searchveil.privacy.guarantee import Guarantee
+
+Composition = Literal["basic", "gaussian", "pld"]
 
 GRID = 100_000  # losses are rounded up to a hundred-thousandth of Σε, so the bound costs the same at every scale
 LARGEST_SUM = 500.0  # e^Σε must stay a finite number; nothing worth refining lies beyond

@@ -100,6 +100,19 @@ class Guarantee:
         return self.notion in NOTION_IN_WORDS and self.delta < 1
 
     @property
+    def most_often_right(self) -> float:
+        """How often somebody tells two neighbouring logs apart, at most, of which each was as likely before.
+
+        Whoever knows everything but one user's history, and sees the release. Proof: docs/guarantees.md, What an
+        attacker can tell. 1 where nothing is promised about the whole release.
+        """
+        if not self.is_private or self.neighbours == "remove":
+            return 1.0
+        unlikely = exp(-self.epsilon)
+        right = (1 + self.delta * unlikely) / (1 + unlikely)
+        return min(1.0, right * (1 + 1e-15))  # outwards: the figures above are rounded to nearest
+
+    @property
     def neighbours_in_words(self) -> str:
         """How neighbouring logs differ."""
         return NEIGHBOURS_IN_WORDS[self.neighbours].format(unit=self.unit)

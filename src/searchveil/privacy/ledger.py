@@ -8,25 +8,26 @@ import hashlib
 import hmac
 import json
 import os
-import secrets
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from fractions import Fraction
 from math import inf, isfinite, sqrt
 from pathlib import Path
-from typing import Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal, get_args
 
-from searchveil.errors import Blank, BudgetRefused, InputError, setting, settings
-from searchveil.log import SearchLog
-from searchveil.privacy.composition import Cost, GaussianCost, basic, decimal, gaussian, not_below, optimal
+from searchveil.errors import Blank, BudgetRefused, InputError, SearchveilError, setting, settings
+from searchveil.privacy.composition import Composition, Cost, GaussianCost, basic, decimal, gaussian, not_below, optimal
 from searchveil.privacy.gaussian import sigma_for
 from searchveil.privacy.guarantee import Guarantee, Neighbours, Notion
+from searchveil.privacy.ledger_file import ANOTHER_FILE, account_row, create_file, open_file, read_account, seal_of
 from searchveil.privacy.rounding import at_least, at_most
 
-Composition = Literal["basic", "gaussian", "pld"]
+if TYPE_CHECKING:
+    from searchveil.log import SearchLog
+
 Status = Literal["reserved", "written"]
 
 COMPOSITION_IN_WORDS: dict[Composition, str] = {
@@ -41,36 +42,6 @@ COUNTED_AS: dict[Notion, str] = {
     "probabilistic": "(ε,δ)-differential privacy, which the probabilistic notion implies",
     "indistinguishable": "(ε,δ)-differential privacy, of which indistinguishability is another name",
 }
-
-APPLICATION_ID = 0x5645494C  # "VEIL": tells a ledger from any other SQLite file
-SCHEMA_VERSION = 2
-ANOTHER_FILE = "name another " + setting("ledger") + " file"
-BUSY_SECONDS = 60  # how long to wait for another process that is reserving
-
-# ε and δ are kept as text, because they are decimals. The triggers guard against a slip of the hand; the seals, each
-# over a row and the seal before it, show a damaged file; neither stops malice. `log` is the fingerprint of the log that
-# an entry paid for, under the account's key.
-SCHEMA = (
-    """CREATE TABLE account (
-        budget_epsilon TEXT NOT NULL, budget_delta TEXT NOT NULL,
-        neighbours TEXT NOT NULL, composition TEXT NOT NULL, key TEXT NOT NULL, seal TEXT NOT NULL)""",
-    """CREATE TABLE entry (
-        id INTEGER PRIMARY KEY AUTOINCREMENT, time TEXT NOT NULL, method TEXT NOT NULL, item TEXT NOT NULL,
-        parameters TEXT NOT NULL, guarantee TEXT NOT NULL, epsilon TEXT NOT NULL, delta TEXT NOT NULL,
-        counted_as TEXT NOT NULL, log TEXT, seal TEXT NOT NULL,
-        status TEXT NOT NULL CHECK (status IN ('reserved', 'written')), out TEXT)""",
-    """CREATE TRIGGER budget_is_fixed BEFORE UPDATE ON account WHEN EXISTS (SELECT 1 FROM entry)
-        BEGIN SELECT RAISE(ABORT, 'a budget does not change'); END""",
-    """CREATE TRIGGER budget_stays BEFORE DELETE ON account
-        BEGIN SELECT RAISE(ABORT, 'a budget does not change'); END""",
-    """CREATE TRIGGER cost_is_fixed
-        BEFORE UPDATE OF id, time, method, item, parameters, guarantee, epsilon, delta, counted_as, log, seal ON entry
-        BEGIN SELECT RAISE(ABORT, 'what is spent stays spent'); END""",
-    """CREATE TRIGGER spent_stays_spent BEFORE DELETE ON entry
-        BEGIN SELECT RAISE(ABORT, 'what is spent stays spent'); END""",
-    f"PRAGMA application_id = {APPLICATION_ID}",
-    f"PRAGMA user_version = {SCHEMA_VERSION}",
-)
 
 
 @dataclass(frozen=True)
@@ -180,6 +151,14 @@ class Spent:
 
 
 @dataclass(frozen=True)
+class Foreseen:
+    """The sums of an account after a release that is only planned; `refusal` says why it would not be paid."""
+
+    total: Cost
+    refusal: SearchveilError | None = None
+
+
+@dataclass(frozen=True)
 class Ledger:
     """The account of one log. Opened per operation, so it may be shared by threads and by processes.
 
@@ -231,9 +210,9 @@ class Ledger:
                     parameter="budget_epsilon",
                 )
             _check_gaussian(budget_delta, composition)
-            _create(path, budget_epsilon, budget_delta, neighbours or "add-remove", composition or "basic")
-        with _opened(path, f"ledger {path} cannot be used") as file:
-            ledger = cls(path, *_account(file, path), same_log)
+            create_file(path, budget_epsilon, budget_delta, neighbours or "add-remove", composition or "basic")
+        with open_file(path, f"ledger {path} cannot be used") as file:
+            ledger = cls(path, *read_account(file, path), same_log)
             paid = bool(ledger._entries(file))
         if not paid:
             return ledger._with_budget(budget_epsilon, budget_delta, neighbours, composition)
@@ -254,7 +233,7 @@ class Ledger:
         _check_gaussian(chosen.budget_delta, chosen.composition)
         if chosen == self:
             return self
-        row = _account_row(*chosen._budget, self.key)
+        row = account_row(*chosen._budget, self.key)
         with self._transaction("its budget could not be set") as file:
             names = ", ".join(f"{name} = :{name}" for name in row)
             file.execute(f"UPDATE account SET {names}", row)
@@ -271,7 +250,7 @@ class Ledger:
         method: str,
         item: str,
         parameters: Mapping[str, Any],
-        log: SearchLog | None = None,
+        log: "SearchLog | None" = None,
     ) -> Entry:
         """Pay for a release before it is made, or refuse. On return the reservation has reached the disk.
 
@@ -299,13 +278,31 @@ class Ledger:
             counted = [entry.cost for entry in entries]
             if not self._fits([*counted, cost]):
                 raise self._refusal(cost, counted)
-            row["seal"] = _seal(entries[-1].seal if entries else self.seal, row)
+            row["seal"] = seal_of(entries[-1].seal if entries else self.seal, row)
             marks = ", ".join(f":{name}" for name in row)
             number = file.execute(f"INSERT INTO entry ({', '.join(row)}) VALUES ({marks})", row).lastrowid
             return self._entry(dict(file.execute("SELECT * FROM entry WHERE id = ?", (number,)).fetchone()))
 
+    def foresee(self, guarantees: Sequence[Guarantee]) -> list[Foreseen]:
+        """What an account would come to that paid these one after the other, up to the first refused. Pays nothing."""
+        with open_file(self.path, f"ledger {self.path} cannot be read") as file:
+            entries = self._entries(file)
+        counted = [entry.cost for entry in entries]
+        found: list[Foreseen] = []
+        for guarantee in guarantees:
+            try:
+                cost = self._cost(guarantee)
+                self._check_unit(guarantee, entries)
+                if not self._fits([*counted, cost]):
+                    raise self._refusal(cost, counted)
+            except SearchveilError as refusal:
+                return [*found, Foreseen(basic(counted), refusal)]
+            counted.append(cost)
+            found.append(Foreseen(basic(counted)))
+        return found
+
     def spent(self) -> Spent:
-        with _opened(self.path, f"ledger {self.path} cannot be read") as file:
+        with open_file(self.path, f"ledger {self.path} cannot be read") as file:
             entries = self._entries(file)
         total = basic(entry.cost for entry in entries)
         return Spent(
@@ -374,7 +371,7 @@ class Ledger:
             parameter="ledger",
         )
 
-    def _fingerprint(self, log: SearchLog) -> str:
+    def _fingerprint(self, log: "SearchLog") -> str:
         """Tells one log from another, wherever it lies, in which format and on which engine.
 
         Not a secret: it must not be shown. A mistake is to be found, not a forgery.
@@ -460,7 +457,7 @@ class Ledger:
             file.execute("BEGIN")
         entries: list[Entry] = []
         for row in map(dict, file.execute("SELECT * FROM entry ORDER BY id")):
-            if row["seal"] != _seal(entries[-1].seal if entries else self.seal, row):
+            if row["seal"] != seal_of(entries[-1].seal if entries else self.seal, row):
                 raise sqlite3.DatabaseError(f"malformed entry {len(entries) + 1}")
             entries.append(self._entry(row))
         last = file.execute("SELECT coalesce(max(seq), 0) FROM sqlite_sequence WHERE name = 'entry'").fetchone()[0]
@@ -485,122 +482,19 @@ class Ledger:
     @contextmanager
     def _transaction(self, otherwise: str) -> Iterator[sqlite3.Connection]:
         """Alone in the file from the first read to the commit, so that no two processes see the same room for both."""
-        with _opened(self.path, f"ledger {self.path}: {otherwise}") as file:
+        with open_file(self.path, f"ledger {self.path}: {otherwise}") as file:
             file.execute("BEGIN IMMEDIATE")
-            if _account(file, self.path) != (*self._budget, self.key, self.seal):
+            if read_account(file, self.path) != (*self._budget, self.key, self.seal):
                 raise InputError(f"ledger {self.path} was replaced by another one meanwhile; run the command again")
             yield file
             file.execute("COMMIT")
-
-
-@contextmanager
-def _opened(path: Path, trouble: str) -> Iterator[sqlite3.Connection]:
-    """A connection for one operation. What SQLite has to complain about, or what is no ledger, becomes one line."""
-    try:
-        if path.is_file() and path.stat().st_size == 0:  # which SQLite would take for a new one
-            raise sqlite3.DatabaseError("malformed: the file is empty")
-        address = f"{path.absolute().as_uri()}?mode=rw"  # "rw": a ledger that vanished is not silently begun anew
-        with closing(sqlite3.connect(address, uri=True, timeout=BUSY_SECONDS, isolation_level=None)) as file:
-            _set_up(file)
-            yield file
-    except sqlite3.Error as error:
-        raise InputError(f"{trouble}: {_reason(error)}") from error
-    except UnicodeDecodeError as error:  # by sqlite3 itself, of a damaged name
-        raise InputError(f"{trouble}: {_reason(sqlite3.DatabaseError('malformed text'))}") from error
-
-
-def _set_up(file: sqlite3.Connection) -> None:
-    file.row_factory = sqlite3.Row
-    # EXTRA also syncs the folder once the journal is removed: with FULL, a power cut right after a commit could bring
-    # the journal back and take the commit away.
-    file.execute("PRAGMA synchronous = EXTRA")
-
-
-def _reason(error: sqlite3.Error) -> str:
-    said = " ".join(str(error).split())
-    if not said.isprintable():  # a damaged file's own words
-        said = "malformed"
-    if "locked" in said:
-        return f"another process has held it for {BUSY_SECONDS} seconds; try again when that one is done"
-    if "readonly" in said or "unable to open" in said:
-        return f"{said}; check that it is a file, and that you may write to it and to its folder"
-    if "full" in said or "disk I/O" in said or "does not change" in said:
-        return said
-    return f"damaged, or not a ledger ({said}); restore it from a backup, for a new one would forget what was spent"
-
-
-def _create(path: Path, epsilon: float, delta: float, neighbours: Neighbours, composition: Composition) -> None:
-    """Made whole under another name and linked to its own: no other process ever sees half of it, or an empty file."""
-    partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
-    row = _account_row(epsilon, delta, neighbours, composition, secrets.token_hex(32))
-    try:
-        os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
-        with closing(sqlite3.connect(partial, isolation_level=None)) as file:
-            _set_up(file)
-            file.execute("BEGIN IMMEDIATE")
-            for statement in SCHEMA:
-                file.execute(statement)
-            marks = ", ".join(f":{name}" for name in row)
-            file.execute(f"INSERT INTO account ({', '.join(row)}) VALUES ({marks})", row)
-            file.execute("COMMIT")
-        with suppress(FileExistsError):  # another process was quicker: that one's counts
-            os.link(partial, path)
-        folder = os.open(path.parent, os.O_RDONLY)
-        with suppress(OSError):  # some file systems cannot sync a folder
-            os.fsync(folder)
-        os.close(folder)
-    except (sqlite3.Error, OSError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else " ".join(str(error).split())
-        raise InputError(
-            f"ledger {path} cannot be created: {reason}",
-            parameter="ledger",
-            instead="name a " + setting("ledger") + " file where you may write, on a file system with hard links",
-        ) from error
-    finally:
-        with suppress(OSError):
-            partial.unlink()
-
-
-def _account_row(
-    epsilon: float, delta: float, neighbours: Neighbours, composition: Composition, key: str
-) -> dict[str, str]:
-    row = {
-        "budget_epsilon": repr(float(epsilon)),
-        "budget_delta": repr(float(delta)),
-        "neighbours": neighbours,
-        "composition": composition,
-        "key": key,
-    }
-    return row | {"seal": _seal("", row)}
-
-
-def _seal(before: str, row: Mapping[str, Any]) -> str:
-    """Of what never changes in a row, and of the row before."""
-    fixed = {name: value for name, value in row.items() if name not in ("id", "seal", "status", "out")}
-    return hashlib.sha256(f"{before} {json.dumps(fixed, sort_keys=True, default=str)}".encode()).hexdigest()
-
-
-def _account(file: sqlite3.Connection, path: Path) -> tuple[float, float, Neighbours, Composition, str, str]:
-    if file.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
-        raise InputError(f"{path} is not a searchveil ledger", parameter="ledger", instead=ANOTHER_FILE)
-    if file.execute("PRAGMA user_version").fetchone()[0] != SCHEMA_VERSION:
-        raise InputError(f"ledger {path} was made by another version of searchveil; use that version")
-    made = [row["sql"] for row in file.execute("SELECT sql FROM sqlite_master WHERE sql IS NOT NULL ORDER BY rowid")]
-    made = [sql for sql in made if not sql.startswith("CREATE TABLE sqlite_")]
-    if made != [statement for statement in SCHEMA if statement.startswith("CREATE")]:
-        raise sqlite3.DatabaseError("malformed schema")
-    rows = [dict(row) for row in file.execute("SELECT * FROM account")]
-    if len(rows) != 1 or rows[0]["seal"] != _seal("", rows[0]):
-        raise sqlite3.DatabaseError("malformed budget")
-    epsilon, delta, neighbours, composition, key, seal = rows[0].values()
-    return float(epsilon), float(delta), neighbours, composition, key, seal
 
 
 def _is_cost(number: Any) -> bool:
     return isinstance(number, int | float) and 0 <= number < inf
 
 
-def _characteristics(log: SearchLog) -> dict[str, str]:
+def _characteristics(log: "SearchLog") -> dict[str, str]:
     """By one pass over the columns that every log has. The same of the same rows, in any order."""
     user, query = log.table["user"], log.table["query"]
     found = log.engine.fetch(

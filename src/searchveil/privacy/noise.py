@@ -13,7 +13,6 @@ from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property, lru_cache
 from itertools import count
-from typing import Any
 
 import mpmath
 import numpy as np
@@ -33,6 +32,7 @@ Bounds = Callable[[int], tuple[int, int]]  # bits -> lower and upper bound of a 
 
 _GUARD_BITS = 64  # beyond the bits asked for, so that an error bound almost never spans two values
 _CHUNK = 1 << 20  # draws at a time: bounds the memory, keeps the tables in the cache
+_BLOCK = 1 << 14  # draws whose working arrays stay in the cache of one core
 _GUIDE_BITS = 16
 
 
@@ -355,15 +355,16 @@ class RoundedGaussian:
 
     def _draw(self, words: Words, more: Callable[[int], Source]) -> Integers:
         """At these first 64 bits of U each; `more` has the bits that follow those at a place."""
-        exact = _quantiles()
-        x = self._deviation * exact.of(words)
+        exact, drawn = _quantiles(), np.empty(len(words), np.int64)
         slack = self._deviation * _Quantiles.ERROR
-        low, high = np.floor(x + (0.5 - slack)), np.floor(x + (0.5 + slack))
-        undecided = np.flatnonzero(low != high)  # also where there is no quantile: NaN equals nothing
-        low[undecided] = 0.0
-        drawn: Integers = low.astype(np.int64)
-        for i in undecided:
-            drawn[i] = self._decide(int(words[i]), more(int(i)))
+        for start in range(0, len(words), _BLOCK):
+            x = self._deviation * exact.of(words[start : start + _BLOCK])
+            low, high = np.floor(x + (0.5 - slack)), np.floor(x + (0.5 + slack))
+            undecided = np.flatnonzero(low != high)  # also where there is no quantile: NaN equals nothing
+            low[undecided] = 0.0
+            drawn[start : start + _BLOCK] = low
+            for i in (undecided + start).tolist():
+                drawn[i] = self._decide(int(words[i]), more(i))
         return drawn
 
     def _decide(self, word: int, source: Source) -> int:
@@ -416,12 +417,12 @@ class _Quantiles:
         below = [scaled(normal.upper_tail(intervals, -intervals.mpf(int(j)) / self.STEPS), 64)[0] for j in places]
         self._below = np.array(below, np.uint64)
         z = places / self.STEPS
-        self._z = z
         self._per_density = np.exp(z * z / 2) * np.sqrt(2 * np.pi) * 2.0**-64
-        self._coefficients = [z / 2, (2 * z**2 + 1) / 6, (6 * z**3 + 7 * z) / 24, (24 * z**4 + 46 * z**2 + 7) / 120]
+        third, fourth, fifth = (2 * z**2 + 1) / 6, (6 * z**3 + 7 * z) / 24, (24 * z**4 + 46 * z**2 + 7) / 120
+        self._coefficients = [z, np.ones(len(z)), z / 2, third, fourth, fifth]
         # The nearest point for each value of a word's first bits; far out, where these are too few, y is too large.
         middles = (np.arange(1 << _GUIDE_BITS) + 0.5) / (1 << _GUIDE_BITS)
-        self._guide = self._nearest(middles).astype(np.int16)
+        self._guide = self._nearest(middles)
 
     def _nearest(self, u: npt.NDArray[np.float64]) -> Integers:
         points = np.rint(ndtri(u) * self.STEPS)
@@ -429,7 +430,7 @@ class _Quantiles:
         return nearest
 
     def of(self, words: Words) -> npt.NDArray[np.float64]:
-        quantiles, y = self._around(words, self._guide[words >> np.uint64(64 - _GUIDE_BITS)])
+        quantiles, y = self._around(words, self._guide.take((words >> np.uint64(64 - _GUIDE_BITS)).view(np.int64)))
         if len(far := np.flatnonzero(np.abs(y) > self.LARGEST_Y)):
             u = ((words[far] >> np.uint64(11)).astype(np.float64) + 0.5) * 2.0**-53
             again, y = self._around(words[far], self._nearest(u))
@@ -437,11 +438,14 @@ class _Quantiles:
             quantiles[far] = again
         return quantiles
 
-    def _around(self, words: Words, points: Any) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
-        distance = (words - self._below[points]).view(np.int64)  # wraps to the signed difference
-        y = distance * self._per_density[points]
-        a, b, c, d = (coefficient[points] for coefficient in self._coefficients)
-        return self._z[points] + y * (1 + y * (a + y * (b + y * (c + y * d)))), y
+    def _around(self, words: Words, points: Integers) -> tuple[npt.NDArray[np.float64], npt.NDArray[np.float64]]:
+        distance = (words - self._below.take(points)).view(np.int64)  # wraps to the signed difference
+        y = distance * self._per_density.take(points)
+        quantiles = self._coefficients[-1].take(points)
+        for coefficient in reversed(self._coefficients[:-1]):  # in place: this is most of the time of noise
+            quantiles *= y
+            quantiles += coefficient.take(points)
+        return quantiles, y
 
 
 @lru_cache(maxsize=1)

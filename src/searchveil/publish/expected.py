@@ -7,11 +7,12 @@ the guess.
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from math import ceil, sqrt
+from typing import Any
 
 import numpy as np
 
 from searchveil.errors import InputError, setting
-from searchveil.privacy.calibrate import Assumption
+from searchveil.privacy.calibrate import TYPICALLY_HELD, Assumption
 from searchveil.privacy.gaussian import GaussianAccount
 from searchveil.privacy.noise import Integers, Source
 from searchveil.publish.mechanism import Mechanism
@@ -22,10 +23,26 @@ from searchveil.publish.votes import Votes, elected
 from searchveil.publish.weighted import Calibration, Weighted
 from searchveil.publish.zealous import Zealous
 
+PREDICTED: tuple[type[Mechanism], ...] = (Weighted, Votes, Zealous)
 MOST_PAIRS = 1_000_000  # of user and item, in a log that is tried: a second or two
 ENOUGH_NOISE = 3.0  # a standard deviation that many users' weights are still small beside
 FEW_ITEMS = 6  # of a user: votes may publish more than weighted selection
 FEW_PAIRS = 200_000  # in a log that is tried many times
+
+
+def forecast(mechanism: Mechanism, assumption: Assumption | None) -> dict[str, Any]:
+    """All that can be said: users that an item needs, items expected, and the method that would publish more."""
+    found: dict[str, Any] = {}
+    held = TYPICALLY_HELD if assumption is None else assumption.held
+    needed = needed_users(mechanism, held)
+    if needed is not None:
+        found["needed_users"] = {"users": needed, "held": held}
+    if assumption is not None:
+        found["expected_rows"] = expected_rows(mechanism, assumption)
+        other = other_than(mechanism, assumption)
+        if other is not None:
+            found["instead"] = other
+    return found
 
 
 def expected_rows(mechanism: Mechanism, assumption: Assumption) -> float:

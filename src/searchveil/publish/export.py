@@ -20,7 +20,7 @@ LAYOUTS = ("click-graph", "orcas")
 
 
 def export_release(folder: Path, out: Path, layout: str) -> dict[str, int]:
-    """Write the layout's files into the new folder `out`, whole or not at all; return the rows of each table."""
+    """Write the layout's files into the new folder `out`, completely or not at all; return the rows of each table."""
     if layout not in LAYOUTS:
         raise InputError(f"no layout '{layout}'; there are {' and '.join(LAYOUTS)}")
     if out.exists():

@@ -1,4 +1,4 @@
-"""The release folder: data, guarantee and cards, written whole or not at all."""
+"""The release folder: data, guarantee and cards, written completely or not at all."""
 
 import errno
 import fcntl
@@ -86,7 +86,7 @@ def write_folder(release: Release, folder: Path, format: str = "parquet") -> Pat
                 raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST))
     except OSError as error:
         raise InputError(_complaint(error, folder, release)) from error
-    with suppress(OSError):  # the release is whole either way; some file systems cannot sync a folder
+    with suppress(OSError):  # the release is complete either way; some file systems cannot sync a folder
         _sync(folder.parent)
     return folder
 

@@ -7,6 +7,7 @@ import ibis
 import ibis.expr.types as ir
 
 from searchveil.log import SearchLog
+from searchveil.log.words import words
 from searchveil.privacy.noise import Source
 from searchveil.progress import Progress
 from searchveil.publish.k_anonymity import KAnonymity, KAnonymitySettings, searches_in_sessions
@@ -25,6 +26,7 @@ class KSession(KAnonymity):
     method: ClassVar[str] = "k-session"
     item: ClassVar[str] = "session"
     counts: ClassVar[Counted] = "sessions"
+    by_words: ClassVar[bool] = True
     caveats: ClassVar[tuple[str, ...]] = (
         "Every published keyword set is that of at least k sessions, but these may be the sessions of one account.",
     )
@@ -65,8 +67,8 @@ class KSession(KAnonymity):
 
 def session_keywords(searches: ir.Table) -> ir.Table:
     """Which session holds which keyword."""
-    words = searches.select("session", keyword=searches["query"].re_split(r"\s+").unnest())
-    return words.filter(words["keyword"] != "").distinct()
+    split = searches.select("session", keyword=words(searches["query"]).unnest())
+    return split.filter(split["keyword"] != "").distinct()
 
 
 def keyword_sets(held: ir.Table) -> ir.Table:

@@ -8,8 +8,10 @@ from typing import TYPE_CHECKING, Any, ClassVar, Generic
 import pyarrow as pa
 
 from searchveil.errors import InputError, setting
+from searchveil.items import KEYWORD
 from searchveil.items.pool import QueryPool
 from searchveil.log import SearchLog
+from searchveil.log.words import segmentation
 from searchveil.privacy.guarantee import Notion
 from searchveil.privacy.noise import Source
 from searchveil.progress import Progress, silent
@@ -38,6 +40,7 @@ class Mechanism(ABC, Generic[S]):
     method: ClassVar[str]
     notions: ClassVar[tuple[Notion, ...]]  # that its guarantee may be of, the usual one first
     example: ClassVar[Mapping[str, Any]]  # parameters that make a good first try
+    by_words: ClassVar[bool] = False  # whether texts are cut into words even where no item is a keyword
 
     def __post_init__(self) -> None:
         """Check what is declared. A mechanism adds what its parameters ask of each other."""
@@ -63,6 +66,7 @@ class Mechanism(ABC, Generic[S]):
         Whom a promise is about, and what reading takes as public, is known of a log alone: it enters here, for all.
         """
         plan = self.planned(log)
+        plan = replace(plan, words=segmentation() if self.by_words or plan.item == KEYWORD.name else None)
         if not isinstance(log, SearchLog):
             return plan
         public = (*plan.guarantee.assumed_public, *log.taken_as_public)
@@ -98,8 +102,10 @@ class Mechanism(ABC, Generic[S]):
         plan = self.prepare(self.plan(log), source)
         entry = None
         if ledger is not None:
+            progress("paying")
             known: dict[str, Any] = {"method": plan.method, "item": plan.item, "parameters": plan.parameters}
             entry = ledger.reserve(plan.guarantee, log=log, **known)
+            progress(f"paid, as entry {entry.id} of {ledger.path}")
         published = self.publish(log, plan, source, progress)
         if published.figures is not None:
             plan = replace(plan, figures=published.figures, advice=published.advice)

@@ -21,13 +21,13 @@ from searchveil.items.pool import QueryPool
 from searchveil.privacy.guarantee import Neighbours
 
 if TYPE_CHECKING:
-    from searchveil.publish.mechanism import Mechanism
+    from _typeshed import DataclassInstance
 
-Kind = Literal["number", "whole", "flag", "choice", "item", "text", "texts", "table", "pool", "other"]
+Kind = Literal["number", "integer", "flag", "choice", "item", "text", "texts", "table", "pool", "other"]
 
 IN_WORDS: dict[Kind, str] = {
     "number": "number",
-    "whole": "whole number",
+    "integer": "whole number",
     "flag": "yes or no",
     "choice": "word",
     "item": "word",
@@ -97,6 +97,15 @@ class Parameter:
         upper = f"below {below}" if below is not None else f"at most {most}" if most is not None else ""
         return " and ".join(filter(None, (lower, upper)))
 
+    @property
+    def limits(self) -> str:
+        """The range with its unit, in words."""
+        return ", ".join(filter(None, [self.range, self.declared.unit and f"in {self.declared.unit}"]))
+
+    @property
+    def choices_in_words(self) -> str:
+        return f"One of {', '.join(self.choices)}" if self.choices else ""
+
     def to_json(self) -> dict[str, Any]:
         """Everything a form needs; a default that is no JSON is given by its name."""
         plain = self.default is None or isinstance(self.default, bool | int | float | str | tuple)
@@ -120,7 +129,7 @@ class Parameter:
         if not isinstance(given, str | Path):
             return given
         text = str(given)
-        if self.kind in ("number", "whole"):
+        if self.kind in ("number", "integer"):
             try:
                 return float(text) if self.kind == "number" else int(text)
             except ValueError:
@@ -139,7 +148,7 @@ class Parameter:
         """Refuse a value that no log and no other parameter could make right."""
         if value is None and not self.required and self.default is None:
             return
-        if self.kind in ("number", "whole"):
+        if self.kind in ("number", "integer"):
             self._check_number(value)
         elif self.kind == "choice" and value not in self.words:
             words = f"{', '.join(self.words[:-1])} and {self.words[-1]}"
@@ -157,7 +166,7 @@ class Parameter:
     def _check_number(self, value: Any) -> None:
         a_number = isinstance(value, Real) and not isinstance(value, bool) and isfinite(value)
         # A number that bounds what a user adds must be whole: half an item more would be one the noise is not for.
-        right_kind = a_number and (self.kind != "whole" or isinstance(value, int))
+        right_kind = a_number and (self.kind != "integer" or isinstance(value, int))
         if not right_kind or not self.declared.in_range(value):
             raise self._refusal(value)
 
@@ -191,7 +200,7 @@ Candidates = Annotated[
 
 
 @cache
-def parameters_of(mechanism: "type[Mechanism]") -> tuple[Parameter, ...]:
+def parameters_of(mechanism: "type[DataclassInstance]") -> tuple[Parameter, ...]:
     """What a mechanism declares, in its own order."""
     hints = get_type_hints(mechanism, include_extras=True)
     return tuple(_parameter(field, hints[field.name]) for field in fields(mechanism))
@@ -221,7 +230,7 @@ def _unwrapped(hint: Any) -> tuple[Any, Declared | None]:
 def _kind(plain: Any) -> Kind:
     by_type: dict[Any, Kind] = {
         bool: "flag",
-        int: "whole",
+        int: "integer",
         float: "number",
         str: "text",
         Item: "item",
@@ -232,14 +241,14 @@ def _kind(plain: Any) -> Kind:
     return by_type.get(plain) or by_origin.get(get_origin(plain), "other")
 
 
-def check_parameters(mechanism: "Mechanism") -> None:
+def check_parameters(mechanism: "DataclassInstance") -> None:
     for one in parameters_of(type(mechanism)):
         one.check(getattr(mechanism, one.name))
         if one.kind == "item":
             object.__setattr__(mechanism, one.name, item_named(getattr(mechanism, one.name)))
 
 
-def needed_parameters(mechanism: "Mechanism") -> dict[str, Any]:
+def needed_parameters(mechanism: "DataclassInstance") -> dict[str, Any]:
     """The parameters that make a mechanism what it is: without one of them it would be another one."""
     declared = parameters_of(type(mechanism))
     held = {one.name: getattr(mechanism, one.name) for one in declared}
@@ -250,7 +259,7 @@ def needed_parameters(mechanism: "Mechanism") -> dict[str, Any]:
     return {name: value for name, value in held.items() if name in kept}
 
 
-def _same_without(mechanism: "Mechanism", held: Mapping[str, Any], names: set[str]) -> bool:
+def _same_without(mechanism: "DataclassInstance", held: Mapping[str, Any], names: set[str]) -> bool:
     try:
         return bool(type(mechanism)(**{name: held[name] for name in names}) == mechanism)
     except InputError:

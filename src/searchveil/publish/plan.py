@@ -142,6 +142,7 @@ class Plan(Generic[S]):
     advice: str | None = None  # what to do instead, where these parameters make no sense
     takes: str | None = None  # how many users it takes, in words for the publisher; no part of a record
     counts: Counted = "users"  # what a published count is a number of, for whoever compares it with a log
+    words: str | None = None  # what cut texts into words, where it matters: two releases that agree have the same words
 
     @property
     def parameters(self) -> Mapping[str, Any]:
@@ -157,7 +158,7 @@ class Plan(Generic[S]):
             "guarantee": self.guarantee.to_json(),
             **{name: _finite(value) for name, value in (*self.claims.items(), *self.figures.items())},
         }
-        return record if self.advice is None else record | {"advice": self.advice}
+        return record | given(words=self.words, advice=self.advice)
 
 
 def _finite(value: Any) -> Any:

@@ -54,7 +54,7 @@ class Policy(ABC):
         first = floor(-8 * sigma * float(self.variances[after - 1]) ** 0.5 * unit)
         width = max(1, ceil((threshold * unit - first) / BINS))
         table = self.priorities(after, (first + width * (np.arange(BINS + 1) + 0.5)) / unit, threshold, sigma)
-        found: npt.NDArray[np.int64] = table[np.clip((totals - first) // width, 0, BINS)]
+        found: npt.NDArray[np.int64] = table.take((totals - first) // width, mode="clip")
         return found
 
     @abstractmethod

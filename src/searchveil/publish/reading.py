@@ -17,7 +17,7 @@ from searchveil.publish.folder import TSV_ESCAPES, TSV_MISSING
 from searchveil.publish.plan import Counted, Plan, Recorded
 from searchveil.publish.release import Record, Release
 
-OF_THE_PLAN = ("method", "item", "counts", "parameters", "guarantee", "advice")
+OF_THE_PLAN = ("method", "item", "counts", "parameters", "guarantee", "words", "advice")
 OF_THE_FOLDER = ("searchveil", "date", "files", "documents")
 ANEW = "make the folder anew with searchveil release"
 
@@ -88,6 +88,7 @@ def _plan(written: Mapping[str, Any]) -> Plan[Recorded]:
         figures=beside,  # with what a paper claims: a record does not tell the two apart
         advice=written.get("advice"),
         counts=counts,
+        words=written.get("words"),
     )
 
 

@@ -115,7 +115,7 @@ class Release:
         }
 
     def write(self, folder: str | Path, *, format: str = "parquet") -> Path:
-        """Write the release folder whole or not at all, then tell the ledger that the reservation was used."""
+        """Write the release folder completely or not at all, then tell the ledger that the reservation was used."""
         from searchveil.publish.folder import write_folder
 
         path = write_folder(self, Path(folder), format)

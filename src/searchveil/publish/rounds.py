@@ -4,7 +4,7 @@ Each user spreads an L2 budget over her active items by their priorities; the to
 noisy totals are added up over the rounds and compared with one threshold. docs/guarantees/weighted.md proves it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
@@ -22,7 +22,7 @@ from searchveil.publish.priorities import LARGEST, ONE, Policy
 
 MOST_ITEMS = 1 << 22  # of a user
 UNIT = 1 << 12  # a weight of one, in the integers that are added up
-RUN = 1 << 17  # pairs of users and items that are worked on at once
+RUN = 1 << 15  # pairs of users and items that are worked on at once: what is computed of them fits into a cache
 
 Floats = npt.NDArray[np.float64]
 
@@ -35,8 +35,10 @@ class Holdings:
     degrees: Integers
 
     def only(self, items: npt.NDArray[np.bool_]) -> "Holdings":
+        if items.all():
+            return self
         users = on_all_cores(lambda run: run.users[np.repeat(items[run.items], run.degrees)], self.runs)
-        return Holdings(_joined(users, np.int32), self.degrees[items])
+        return Holdings(joined(users, np.int32), self.degrees[items])
 
     @cached_property
     def runs(self) -> list["Run"]:
@@ -58,8 +60,9 @@ class Holdings:
     def bounded(self, most: int, source: Source) -> "Holdings":
         """At most so many items of each user, a uniform choice that depends on nothing but her own number of items."""
         held = np.bincount(self.users)
-        heavy = _joined(
-            on_all_cores(lambda run: run.places.start + np.flatnonzero(held[run.users] > most), self.runs), np.int64
+        too_many = held > most
+        heavy = joined(
+            on_all_cores(lambda run: run.places.start + np.flatnonzero(too_many.take(run.users)), self.runs), np.int64
         )
         if not len(heavy):
             return self
@@ -73,7 +76,7 @@ class Holdings:
         items = np.searchsorted(np.cumsum(self.degrees), dropped, side="right")
         fewer = np.bincount(items, minlength=len(self.degrees))
         left = on_all_cores(lambda run: run.users[kept[run.places]], self.runs)
-        return Holdings(_joined(left, np.int32), self.degrees - fewer)
+        return Holdings(joined(left, np.int32), self.degrees - fewer)
 
 
 def _shuffled_within(users: npt.NDArray[np.int32], source: Source) -> Integers:
@@ -116,9 +119,17 @@ def _by_user(holdings: Holdings, of_pairs: Callable[[Run], Floats]) -> Floats:
     return sum(shares, start=np.zeros(users))
 
 
-def _joined(parts: list[npt.NDArray[Any]], kind: type) -> npt.NDArray[Any]:
-    """Also where there are none."""
-    return np.concatenate(parts) if parts else np.zeros(0, kind)
+def joined(parts: Sequence[npt.NDArray[Any]], kind: type) -> npt.NDArray[Any]:
+    """One after the other, copied on all cores; also where there are none."""
+    ends = np.cumsum([len(part) for part in parts], dtype=np.int64)
+    whole = np.empty(ends[-1] if parts else 0, kind)
+
+    def copy(place: tuple[int, npt.NDArray[Any]]) -> None:
+        end, part = place
+        whole[end - len(part) : end] = part
+
+    on_all_cores(copy, zip(ends.tolist(), parts, strict=True))
+    return whole
 
 
 def _sums(parts: npt.NDArray[Any], degrees: Integers) -> npt.NDArray[Any]:
@@ -212,7 +223,7 @@ def _after(
         )
 
     parts = [slice(start, start + RUN) for start in range(0, max(1, len(items)), RUN)]
-    found, scores, *left = (np.concatenate(one) for one in zip(*on_all_cores(look, parts), strict=True))
+    found, scores, *left = (joined(one, one[0].dtype.type) for one in zip(*on_all_cores(look, parts), strict=True))
     return Named(found, scores), left[0], left[1], left[2], left[3]
 
 
@@ -245,5 +256,6 @@ def _divisors(holdings: Holdings, priorities: npt.NDArray[Any]) -> Floats:
 
 def _weights(run: Run, priorities: npt.NDArray[Any], divisors: Floats) -> Floats:
     """w = ⌊UNIT·p/⌈√Σp²⌉⌋ for each pair of user and item; Σw² over a user's items is at most UNIT², exactly."""
-    weights: Floats = np.floor(UNIT * run.spread(priorities) / divisors[run.users])
-    return weights
+    weights = UNIT * run.spread(priorities)
+    weights /= divisors.take(run.users)
+    return np.floor(weights, out=weights)

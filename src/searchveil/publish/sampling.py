@@ -1,6 +1,5 @@
 """Sampling: tuples of users, drawn so that nobody is likely to appear at all.
 
-
 At individual rates (ours, publish/individual.py), or by the programs of Hong et al. 2012, which are here.
 """
 
@@ -12,7 +11,6 @@ from time import monotonic
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
-import pyarrow as pa
 
 from searchveil.errors import Blank, InputError, setting, settings
 from searchveil.items import CLICK
@@ -27,10 +25,11 @@ from searchveil.optimize.sensitivity import bound_effects
 from searchveil.optimize.solution import Solution
 from searchveil.optimize.solve import relax
 from searchveil.privacy.guarantee import Guarantee, Notion
-from searchveil.privacy.noise import DiscreteLaplace, Source, poisson_arrivals
+from searchveil.privacy.noise import DiscreteLaplace, Source
 from searchveil.privacy.rounding import at_most
 from searchveil.progress import Progress, silent
 from searchveil.publish.click_counts import StagedClicks, click_counts
+from searchveil.publish.draws import draw, pick_users, rates, tuples
 from searchveil.publish.individual import (
     Individual,
     IndividualSettings,
@@ -102,9 +101,9 @@ class Sampling(Mechanism[SamplingSettings | IndividualSettings]):
     clicks on shared pairs, as many of each as are best for the `objective` within the limit b = min(ε, ln 1/(1−δ)),
     where ε may be left out; how many is computed from the log and taken as public. "poisson" (ours) draws every user's
     clicks independently at a rate per pair; "multinomial" is the paper's, a whole number of draws of each pair. For
-    them, `output_size` is |O| of `frequent` and `kl` (half of what fits, if left out), `support` the relative frequency
-    from which a pair counts as frequent, `seconds` the time to look for whole numbers, `solver` who looks for the most
-    diverse ones (SPE is the paper's). With `noise_counts`, the paper's preprocessing and noise
+    them, `output_size` is the size asked of `frequent` and `kl` (half of what fits, if left out), `support` the
+    relative frequency from which a pair counts as frequent, `seconds` the time to look for whole numbers, `solver` who
+    looks for the most diverse ones (SPE is the paper's). With `noise_counts`, the paper's preprocessing and noise
     Lap(d/ε′) on the numbers of draws.
 
     Proofs: docs/guarantees/individual-rates.md, docs/guarantees/sampling.md.
@@ -290,7 +289,7 @@ class Sampling(Mechanism[SamplingSettings | IndividualSettings]):
         progress("drawing")
         units = UNITS if self.sampler == "poisson" else 1
         drawn = draw(self._program, amounts, source)
-        table = _tuples(clicks, drawn, pick_users(counts, drawn, source), log, source)
+        table = tuples(clicks, drawn, pick_users(counts, drawn, source), log, source)
         loads = counts.exposure(self._program) @ (amounts / units)
         total = int(amounts.sum()) / units
         figures = {
@@ -307,9 +306,9 @@ class Sampling(Mechanism[SamplingSettings | IndividualSettings]):
             "expected_users_exposed": float((-np.expm1(-loads)).sum()),
             "solver": solution.solver,
         }
-        rates = _rates(clicks, amounts / units, log)
+        drawn_from = rates(clicks, amounts / units, log)
         advice = self._advice(counts.users * float(self.b), counts.pairs, size, total, table.num_rows)
-        return Published({"data": table, "rates": rates}, figures, advice)
+        return Published({"data": table, "rates": drawn_from}, figures, advice)
 
     def _bounded(self, clicks: StagedClicks, progress: Progress) -> StagedClicks:
         """The paper's preprocessing: without users who move a count by more than d."""
@@ -468,64 +467,3 @@ def smallest_exposure(
     if found.delta == 1:
         raise InputError("so much needs users who appear for certain (δ = 1); ask for less")
     return found
-
-
-def draw(sampler: Sampler, amounts: Integers, source: Source) -> Integers:
-    """The pairs of which a tuple is published, one entry for each."""
-    if sampler == "poisson":
-        return poisson_arrivals(amounts, UNITS, source)
-    return np.repeat(np.arange(len(amounts)), amounts)
-
-
-def pick_users(counts: ClickCounts, drawn: Integers, source: Source) -> Integers:
-    """For each drawn pair one of its users, with a probability in proportion to her clicks, exactly."""
-    by_pair = counts.matrix.tocsc()
-    until = np.cumsum(by_pair.data)
-    before = np.concatenate([[0], until])[by_pair.indptr[drawn]]
-    clicks = before + source.below(counts.totals[drawn])
-    users: Integers = by_pair.indices[np.searchsorted(until, clicks, "right")].astype(np.int64)
-    return users
-
-
-def _tuples(clicks: StagedClicks, drawn: Integers, users: Integers, log: SearchLog, source: Source) -> pa.Table:
-    """What is published: pseudonym, query, url and how often they were drawn together.
-
-    Pseudonyms are numbers in a random order, fresh for every release; the order of the rows goes by them.
-    """
-    held, times = np.unique(np.stack([users, drawn]), axis=1, return_counts=True)
-    people, person = np.unique(held[0], return_inverse=True)
-    pseudonyms = 1 + source.order(len(people))[person]
-    numbers = pa.array(np.unique(clicks.numbers[held[1]]))
-    wanted = log.engine.load(pa.table({"pair": numbers}))
-    texts = log.engine.fetch(clicks.pairs.semi_join(wanted, "pair")).sort_by("pair")
-    places = np.searchsorted(texts["pair"].to_numpy(), clicks.numbers[held[1]])
-    table = pa.table(
-        {
-            "user": pa.array(pseudonyms, pa.int64()),
-            "query": texts["query"].combine_chunks().take(places).cast(pa.string()),
-            "url": texts["url"].combine_chunks().take(places).cast(pa.string()),
-            "count": pa.array(times, pa.int64()),
-        }
-    )
-    return table.sort_by([("user", "ascending"), ("query", "ascending"), ("url", "ascending")])
-
-
-def _rates(clicks: StagedClicks, draws: Reals, log: SearchLog) -> pa.Table:
-    """query, url and draws (a whole number, or the expected one) of every pair that may be drawn.
-
-    The promise takes these as public, so they are published: whoever holds the log can check that nobody is exposed
-    beyond the limit. In the order of the texts, which tells nothing; Poisson's are multiples of 2^-32, which floats
-    hold exactly up to two million draws of a pair.
-    """
-    drawn = np.flatnonzero(draws)
-    numbers = log.engine.load(pa.table({"pair": pa.array(clicks.numbers[drawn])}))
-    texts = log.engine.fetch(clicks.pairs.semi_join(numbers, "pair")).sort_by("pair")
-    order = np.argsort(clicks.numbers[drawn])
-    table = pa.table(
-        {
-            "query": texts["query"].combine_chunks().cast(pa.string()),
-            "url": texts["url"].combine_chunks().cast(pa.string()),
-            "draws": pa.array(draws[drawn][order], pa.float64()),
-        }
-    )
-    return table.sort_by([("query", "ascending"), ("url", "ascending")])

@@ -30,7 +30,8 @@ from searchveil.publish.parameters import Declared, Delta, Epsilon, ItemKind, Ne
 from searchveil.publish.plan import Plan, Settings, VoteSelection, given
 from searchveil.publish.rounds import MOST_ITEMS, Holdings, Named
 from searchveil.publish.rounds_in_engine import HeldInEngine
-from searchveil.publish.weighted import HeldInMemory, in_order
+from searchveil.publish.rounds_in_memory import HeldInMemory
+from searchveil.publish.weighted import in_order
 
 Counts = Literal["users", "none"]
 

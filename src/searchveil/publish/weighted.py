@@ -14,14 +14,11 @@ from typing import Annotated, Any, ClassVar, Literal
 import ibis
 import ibis.expr.types as ir
 import numpy as np
-import numpy.typing as npt
 import pyarrow as pa
-import pyarrow.compute as pc
 
 from searchveil.engine import Engine
 from searchveil.errors import InputError, setting
 from searchveil.items import QUERY, Item, item_named
-from searchveil.items.pool import QueryPool
 from searchveil.log import SearchLog
 from searchveil.privacy.composition import not_below
 from searchveil.privacy.gaussian import (
@@ -39,8 +36,9 @@ from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Publishe
 from searchveil.publish.parameters import Declared, Delta, Epsilon, ItemKind, NeighboursKind, Pool
 from searchveil.publish.plan import Counted, Plan, Settings, WeightSelection, given
 from searchveil.publish.priorities import ONE, Policy, policy_named
-from searchveil.publish.rounds import MOST_ITEMS, UNIT, Holdings, Named, select
+from searchveil.publish.rounds import MOST_ITEMS, UNIT
 from searchveil.publish.rounds_in_engine import HeldInEngine
+from searchveil.publish.rounds_in_memory import HeldInMemory
 
 Counts = Literal["users", "searches", "score", "none"]
 
@@ -260,92 +258,6 @@ class Calibration:
         threshold = crossing_threshold(crossing, variances)
         lone = 0.0 if asked.pool is not None else crossing_probability(threshold, variances) * asked.candidates_per_user
         return cls(policy, account_sigma, set_share, variance, threshold, lone * (1 + 1e-15))
-
-
-@dataclass(frozen=True)
-class HeldInMemory:
-    """Who holds what, in this process. `HeldInEngine` is the same for an engine that works elsewhere."""
-
-    texts_as_read: pa.Table  # ten million rows that are never copied: few of them are ever asked for
-    rows: Integers  # where each item's text is
-    holdings: Holdings
-
-    @classmethod
-    def of(
-        cls, log: SearchLog, item: Item, pool: QueryPool | None, candidates_per_user: int, source: Source
-    ) -> "HeldInMemory":
-        texts, rows, holdings = _gather(log, item, pool)
-        holdings = holdings.bounded(candidates_per_user, source)
-        if pool is None:  # an item that nobody keeps must never be named
-            kept = holdings.degrees > 0
-            rows, holdings = rows[kept], holdings.only(kept)
-        return cls(texts, rows, holdings)
-
-    def select(self, **known: Any) -> Named:
-        return select(self.holdings, **known)
-
-    def texts(self, named: Named) -> pa.Table:
-        return self.texts_as_read.take(self.rows[named.items])
-
-    def totals(self, named: Named, parts: Integers) -> Integers:
-        """What each named item's holders add up to, where a user of n of them gives parts[n] to each."""
-        chosen = np.zeros(len(self.holdings.degrees), np.bool_)
-        chosen[named.items] = True
-        held = self.holdings.only(chosen)
-        in_place = np.zeros(len(chosen), np.int64)
-        in_place[chosen] = held.totals(parts[np.bincount(held.users)[held.users]])
-        totals: Integers = in_place[named.items]
-        return totals
-
-
-def _gather(log: SearchLog, item: Item, pool: QueryPool | None) -> tuple[pa.Table, Integers, Holdings]:
-    """Texts; every item's place among them; and the users who hold it, each once, as small integers."""
-    columns, engine = list(item.columns), log.engine
-    codes = engine.number(log.table.select("user").distinct(), "_holder", ["user"])
-    rows = item.held(log).join(codes, "user")
-    held = rows.select(*columns, _holder=rows["_holder"].cast("int32"))
-    typed = held.group_by(columns).agg(_holders=held["_holder"].collect(distinct=True))
-    as_typed = typed.mutate(**{f"_typed_{column}": typed[column] for column in columns})
-    normal = item.finish(as_typed, log.normalization)
-    differs = ibis.or_(*(normal[column] != normal[f"_typed_{column}"] for column in columns))
-    items = normal.select(*columns, "_holders", _differs=differs)
-    if pool is not None:
-        public = pool.table(engine, log.normalization)
-        items = public.left_join(engine.stage(items), columns).select(*columns, "_holders", "_differs")
-    return _merge_spellings(engine.fetch(items), columns)
-
-
-def _merge_spellings(items: pa.Table, columns: list[str]) -> tuple[pa.Table, Integers, Holdings]:
-    """The rows of the different items. Blank ones go; a user of several spellings of an item holds it once."""
-    texts, typed = items.select(columns), Holdings(*_lists(items["_holders"]))
-    blank = np.logical_or.reduce([_mask(pc.equal(texts[column], pa.scalar(""))) for column in columns])
-    # Few texts have several spellings: only these are looked at again.
-    respelled = texts.filter(items["_differs"])
-    several = np.logical_and.reduce([_mask(pc.is_in(texts[column], respelled[column])) for column in columns]) & ~blank
-    again = texts.filter(pa.array(several))
-    numbers = [np.asarray(again[column].combine_chunks().dictionary_encode().indices) for column in columns]
-    _, first, item_of = np.unique(np.stack(numbers), axis=1, return_index=True, return_inverse=True)
-    spellings = typed.only(several)
-    pairs = np.sort(np.repeat(item_of, spellings.degrees) << 32 | spellings.users)
-    pairs = pairs[np.diff(pairs, prepend=-1) > 0]
-    merged = np.bincount(pairs >> 32, minlength=len(first))
-    once = ~several & ~blank
-    typed = typed.only(once)
-    rows: Integers = np.concatenate([np.flatnonzero(once), np.flatnonzero(several)[first]])
-    users = np.concatenate([typed.users, (pairs & 0xFFFFFFFF).astype(np.int32)])
-    return texts, rows, Holdings(users, np.concatenate([typed.degrees, merged]))
-
-
-def _mask(where: Any) -> npt.NDArray[np.bool_]:
-    mask: npt.NDArray[np.bool_] = pc.fill_null(where, False).to_numpy()
-    return mask
-
-
-def _lists(holders: Any) -> tuple[npt.NDArray[np.int32], Integers]:
-    """What the lists hold, one after the other, and how long each is; a missing one is empty."""
-    lengths = pc.fill_null(pc.list_value_length(holders), 0)
-    users = [chunk.flatten().to_numpy(zero_copy_only=False).astype(np.int32, copy=False) for chunk in holders.chunks]
-    return np.concatenate([np.zeros(0, np.int32), *users]), lengths.to_numpy().astype(np.int64, copy=False)
 
 
 def measured_counts(

@@ -14,6 +14,7 @@ import pyarrow as pa
 from searchveil.lab.applications.ranking import Floats, Ints
 from searchveil.lab.testset import TestSet
 from searchveil.lab.view import View
+from searchveil.log.words import words
 
 _counted: "WeakKeyDictionary[View, ir.Table]" = WeakKeyDictionary()
 
@@ -77,8 +78,8 @@ def _queries_with_keyword(original: View) -> ir.Table:
     """How many different queries contain each keyword: the same for every view that is compared, so counted once."""
     if original not in _counted:
         queries = original.tables["query"]
-        words = queries.select(keyword=queries["query"].re_split(r"\s+").unique().unnest())
-        containing = words.filter(words["keyword"] != "").group_by("keyword").agg(queries=ibis._.count())
+        split = queries.select(keyword=words(queries["query"]).unique().unnest())
+        containing = split.filter(split["keyword"] != "").group_by("keyword").agg(queries=ibis._.count())
         _counted[original] = original.engine.stage(containing)
     return _counted[original]
 

@@ -14,6 +14,7 @@ from scipy.special import xlogy
 from searchveil.lab.applications.ranking import Floats, judge
 from searchveil.lab.testset import TestSet
 from searchveil.lab.view import View
+from searchveil.log.words import joined, words_of_text
 
 Pairs = Mapping[tuple[str, str], int]  # how often the second came after the first
 
@@ -77,7 +78,7 @@ class QuerySubstitution:
             ratios = dict(by_query.get(query, {}))
             for place, phrase in enumerate(parts):
                 for other, ratio in by_phrase.get(phrase, {}).items():
-                    rewritten = " ".join([*parts[:place], other, *parts[place + 1 :]])
+                    rewritten = joined([*parts[:place], other, *parts[place + 1 :]])
                     ratios[rewritten] = max(ratio, ratios.get(rewritten, 0.0))
             ratios.pop(query, None)
             if ratios:
@@ -106,7 +107,7 @@ class Phrases:
         words: Counter[str] = Counter()
         neighbours: Counter[tuple[str, str]] = Counter()
         for query, count in asked.items():
-            parts = query.split()
+            parts = words_of_text(query)
             for word in parts:
                 words[word] += count
             for pair in pairwise(parts):
@@ -121,7 +122,7 @@ class Phrases:
     def split(self, query: str) -> list[str]:
         phrases: list[str] = []
         previous = ""
-        for word in query.split():
+        for word in words_of_text(query):
             if phrases and (previous, word) in self.joined:
                 phrases[-1] += f" {word}"
             else:

@@ -19,6 +19,7 @@ import pyarrow.compute as pc
 from searchveil.errors import InputError
 from searchveil.items import KEYWORD, QUERY
 from searchveil.log import SearchLog
+from searchveil.log.words import words_of_text
 from searchveil.privacy.guarantee import Guarantee
 from searchveil.privacy.noise import Source
 from searchveil.privacy.rounding import at_most
@@ -106,7 +107,7 @@ def attack_k_anonymity(
         raise InputError(f"the attack needs at least 1 run, not {runs}")
     source = source or Source()
     target = Target.of(log, PERSONAL_QUERY if guess is None else guess)
-    words = sorted(set(target.guess.split()))
+    words = sorted(set(words_of_text(target.guess)))
     keyword, sharing_keyword = target.rarest(words)
     sharing_query, same_sessions = target.others_with_query(), target.others_with_session(words)
     zealous = Zealous(epsilon=1, delta=1e-6, item="query", per_user=5)

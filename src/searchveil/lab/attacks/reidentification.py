@@ -20,6 +20,7 @@ import pyarrow as pa
 from searchveil.errors import InputError, setting
 from searchveil.items import KEYWORD, QUERY
 from searchveil.log import SearchLog
+from searchveil.log.words import words_of_text
 from searchveil.privacy.noise import Source
 from searchveil.progress import Progress, silent
 from searchveil.publish.release import Release
@@ -151,7 +152,7 @@ class ReleasedTexts:
 
     def read(self, queries: Terms) -> Terms:
         """What of a history could be in the release: the queries, or their words."""
-        return frozenset(word for query in queries for word in query.split()) if self.by_word else queries
+        return frozenset(word for query in queries for word in words_of_text(query)) if self.by_word else queries
 
     @cached_property
     def _where(self) -> dict[str, list[int]]:
@@ -189,7 +190,7 @@ class ReleasedTexts:
         """Whether a text is published: as a whole, or all of its words in one record or among the words."""
         if not self.by_word:
             return text in self._single
-        words = frozenset(text.split())
+        words = frozenset(words_of_text(text))
         return any(words <= record for record in self.records) if self.records else words <= self._single
 
 

@@ -6,7 +6,7 @@ Colours are CSS variables of the page, so that a chart follows it from light to 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from math import ceil, floor, log, log10
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from searchveil.lab.behaviour import AXES
 from searchveil.lab.report.table import Row, Section, in_figures
@@ -73,7 +73,7 @@ def _values(sides: Mapping[str, Sequence[tuple[int, float]]], axis: str) -> Spec
     points = [
         {"side": side, "value": value, "share": share} for side, shares in sides.items() for value, share in shares
     ]
-    return _finished(
+    return styled(
         alt.Chart({"values": points})
         .mark_line(point=len(points) <= 2 * FEW)
         .encode(
@@ -109,15 +109,15 @@ def _count_distribution(sides: Mapping[str, Sequence[tuple[int, int]]], items: s
     ]
     if not points:
         return None
-    return _finished(
+    return styled(
         alt.Chart({"values": points})
         .mark_line(interpolate="step-before", point=len(points) <= FEW)
         .encode(
-            x=alt.X("count:Q", title="count (logarithmic)", **_logarithmic([point["count"] for point in points])),
+            x=alt.X("count:Q", title="count (logarithmic)", **logarithmic([point["count"] for point in points])),
             y=alt.Y(
                 "items:Q",
                 title=f"{items} with at least this count (logarithmic)",
-                **_logarithmic([point["items"] for point in points]),
+                **logarithmic([point["items"] for point in points]),
             ),
             color=_side(),
             tooltip=["side:N", alt.Tooltip("count:Q", format=","), alt.Tooltip("items:Q", format=",")],
@@ -143,14 +143,14 @@ def _coverage(points: Sequence[tuple[int, float]]) -> Spec | None:
 
     if not points:
         return None
-    return _finished(
+    return styled(
         alt.Chart({"values": [{"rank": rank, "share": share} for rank, share in points]})
         .mark_line(color="var(--release)", point={"color": "var(--release)"} if len(points) <= FEW else False)
         .encode(
             x=alt.X(
                 "rank:Q",
                 title="up to rank in the original (logarithmic)",
-                **_logarithmic([rank for rank, _ in points]),
+                **logarithmic([rank for rank, _ in points]),
             ),
             y=alt.Y("share:Q", title="share published", scale=alt.Scale(domain=[0, 1]), axis=alt.Axis(format="%")),
             tooltip=[alt.Tooltip("rank:Q", format=","), alt.Tooltip("share:Q", format=".1%")],
@@ -166,7 +166,7 @@ def _frequency(points: Sequence[tuple[float, float]]) -> Spec | None:
         return None
     both = [share for point in drawn for share in point.values()]
     x, y = (
-        channel(f"{side}:Q", title=f"share in the {side} (logarithmic)", **_logarithmic(both, format=".2~%"))
+        channel(f"{side}:Q", title=f"share in the {side} (logarithmic)", **logarithmic(both, format=".2~%"))
         for channel, side in ((alt.X, "original"), (alt.Y, "release"))
     )  # on the same scale, so that the line is the diagonal
     diagonal = [{"original": edge, "release": edge} for edge in _padded(both)]
@@ -180,7 +180,7 @@ def _frequency(points: Sequence[tuple[float, float]]) -> Spec | None:
             tooltip=[alt.Tooltip("original:Q", format=".3~%"), alt.Tooltip("release:Q", format=".3~%")],
         )
     )
-    return _finished(line + dots)
+    return styled(line + dots)
 
 
 def _scores(section: Section) -> Spec | None:
@@ -206,17 +206,19 @@ def _scores(section: Section) -> Spec | None:
             tooltip=["score:N", "side:N", alt.Tooltip("value:Q", format=".4f")],
         )
     )
-    return _finished(chart, height=BAR_HEIGHT * len(scores))
+    return styled(chart, height=BAR_HEIGHT * len(scores))
 
 
 def _given(row: Row) -> list[float]:
     return [value for value in (row.original, row.release) if value is not None]
 
 
-def _finished(chart: "alt.Chart | alt.LayerChart", height: int = HEIGHT) -> Spec:
-    """As wide as the page lets it, in the page's own colours and letters."""
+def styled(
+    chart: "alt.Chart | alt.LayerChart", height: int = HEIGHT, width: int | Literal["container"] = "container"
+) -> Spec:
+    """As wide as the page lets it, unless told otherwise, in the page's own colours and letters."""
     chart = (
-        chart.properties(width="container", height=height)
+        chart.properties(width=width, height=height)
         .configure(background="transparent", font=LETTERS)
         .configure_view(stroke=None)
         .configure_axis(
@@ -243,7 +245,7 @@ def _side() -> Any:
     return alt.Color("side:N", scale=colours)
 
 
-def _logarithmic(values: Sequence[float], format: str = "~s") -> dict[str, Any]:
+def logarithmic(values: Sequence[float], format: str = "~s") -> dict[str, Any]:
     """Scale and axis; a label at each power of ten, more only where there would be one: a telephone has little room."""
     import altair as alt
 

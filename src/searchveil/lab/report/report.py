@@ -53,7 +53,7 @@ def check_place(path: Path, folder: Path) -> None:
 
 
 def write_report(path: Path, evaluation: Evaluation, folder: Path, *, against: str) -> Path:
-    """Write the page whole or not at all; an earlier report in that place is replaced."""
+    """Write the page completely or not at all; an earlier report in that place is replaced."""
     check_place(path, folder)
     write_atomically(path, report(evaluation, folder, against=against, page=path))
     return path
@@ -69,7 +69,7 @@ def report(evaluation: Evaluation, folder: Path, *, against: str, page: Path | N
     release = Release.read(folder)
     environment = Environment(autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True)
     environment.filters["figures"] = in_figures
-    applications, measures = sections(evaluation)
+    applications, measures = sections(evaluation.applications, evaluation.measures)
     charts, scores = charts_of_counts(evaluation.charts), [chart_of_scores(section) for section in applications]
     charts += charts_of_behaviour(evaluation.charts.get("behaviour", {}))
     script = _script()

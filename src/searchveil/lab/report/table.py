@@ -6,7 +6,6 @@ from dataclasses import dataclass
 from inspect import getdoc
 
 from searchveil.lab.applications import application_named
-from searchveil.lab.evaluate import Evaluation
 from searchveil.lab.measures import measure_named
 from searchveil.lab.words import figure_in_words, name_in_words
 
@@ -41,18 +40,20 @@ class Section:
         return name_in_words(self.name)
 
 
-def sections(evaluation: Evaluation) -> tuple[list[Section], list[Section]]:
-    """Applications first: what a release is good for is what people ask; then measures."""
-    applications = [
+def sections(
+    applications: Mapping[str, Mapping[str, Mapping[str, float]]], measures: Mapping[str, Mapping[str, float]]
+) -> tuple[list[Section], list[Section]]:
+    """The scores of an evaluation. Applications first: what a release is good for is what people ask."""
+    of_applications = [
         Section(name, _module_line(runs), _first_line(getdoc(runs)), tuple(_paired(scores)))
-        for name, scores in evaluation.applications.items()
+        for name, scores in applications.items()
         for runs in (application_named(name),)
     ]
-    measures = [
+    of_measures = [
         Section(name, _module_line(measure_named(name)), "", tuple(_compared(figures)))
-        for name, figures in evaluation.measures.items()
+        for name, figures in measures.items()
     ]
-    return applications, measures
+    return of_applications, of_measures
 
 
 def in_figures(value: float | None) -> str:

@@ -86,7 +86,7 @@ def _as_text(value: Any) -> str:
 
 @dataclass(frozen=True)
 class Store:
-    """Finished cells, a file each: written whole or not at all, so that what is there can be relied on."""
+    """Finished cells, a file each: written completely or not at all, so that what is there can be relied on."""
 
     folder: Path
 

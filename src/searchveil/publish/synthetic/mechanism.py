@@ -80,6 +80,7 @@ class Synthetic(Mechanism[SyntheticSettings]):
     """
 
     method: ClassVar[str] = "synthetic"
+    by_words: ClassVar[bool] = True
     notions: ClassVar[tuple[Notion, ...]] = ("approximate",)
     example: ClassVar[Mapping[str, Any]] = {"epsilon": 4, "delta": 1e-6, "from_": "2024-03-01", "to": "2024-05-31"}
 

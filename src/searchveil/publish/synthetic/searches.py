@@ -16,7 +16,8 @@ import pyarrow as pa
 from searchveil.engine import Engine
 from searchveil.items.item import normalize_query
 from searchveil.log import SearchLog
-from searchveil.log.normalize import Normalization, words
+from searchveil.log.normalize import Normalization
+from searchveil.log.words import words
 from searchveil.publish.synthetic.bins import CLASSES, GAP_SECONDS, place_in
 
 MOST_WORDS = 20  # of a query that are looked at

@@ -22,6 +22,7 @@ from searchveil.privacy.gaussian import GaussianAccount
 from searchveil.privacy.noise import Integers, Source
 from searchveil.progress import Progress
 from searchveil.publish.rounds_in_engine import HeldInEngine
+from searchveil.publish.rounds_in_memory import HeldInMemory
 from searchveil.publish.synthetic.bins import (
     CLASSES,
     CLICKS,
@@ -36,7 +37,7 @@ from searchveil.publish.synthetic.bins import (
 )
 from searchveil.publish.synthetic.budget import CANDIDATES, CONCENTRATED, TAIL_QUERIES, Budget, share_of
 from searchveil.publish.synthetic.searches import MOVES, STATES, Period, Searches, rows_of, words_of
-from searchveil.publish.weighted import COUNT_UNIT, HeldInMemory, scaled_totals
+from searchveil.publish.weighted import COUNT_UNIT, scaled_totals
 
 Floats = npt.NDArray[np.float64]
 

@@ -9,6 +9,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from searchveil.log.personal import personal_texts
+from searchveil.log.words import joined_texts
 from searchveil.privacy.noise import Integers
 from searchveil.publish.synthetic.bins import WORDS
 from searchveil.publish.synthetic.chances import Draws, Floats, Grouped, projected
@@ -82,7 +83,7 @@ class Inventor:
             before = np.where(is_known[:, place], self._following(before), -1)
             word = self._texts.take(pa.array(before, mask=before < 0))
             columns.append(pc.coalesce(word, self._marked(is_there[:, place] & ~is_known[:, place])))
-        return pc.binary_join_element_wise(*columns, " ", null_handling="skip")
+        return joined_texts(pc.binary_join_element_wise(*columns, " ", null_handling="skip"))
 
     def _following(self, before: Integers) -> Integers:
         """A known word for each: after a known one perhaps by a bigram."""

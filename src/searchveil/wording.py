@@ -1,4 +1,7 @@
-"""How the command line writes what the library calls parameters: `per_user` is `--per-user`."""
+"""How the command line writes what the library calls parameters: `per_user` is `--per-user`.
+
+The command line takes them so, and the studio shows them so.
+"""
 
 from searchveil.errors import Setting, Style, as_option
 

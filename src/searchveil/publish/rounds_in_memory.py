@@ -1,0 +1,194 @@
+"""Who holds what, as arrays in this process: users and items are whole numbers, and texts are looked up at the end.
+
+Every row of the log becomes one 64-bit number, the item's above and the user's below; sorted, these are the holdings.
+An item's number is a hash of its text, unless that would take two texts for one, or two spellings of one item for two.
+Those are found beforehand and numbered by their texts. So items are told apart exactly, whatever the hash is.
+"""
+
+from dataclasses import dataclass
+from typing import Any
+
+import ibis
+import ibis.expr.types as ir
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from searchveil.cores import on_all_cores
+from searchveil.engine import Engine
+from searchveil.items import Item
+from searchveil.items.pool import QueryPool
+from searchveil.log import SearchLog
+from searchveil.privacy.noise import Integers, Source
+from searchveil.publish.rounds import Holdings, Named, joined, select
+
+PART = 1 << 20  # pairs of user and item that are worked on at once
+
+Words = npt.NDArray[np.uint64]
+
+
+@dataclass(frozen=True)
+class HeldInMemory:
+    """Who holds what, in this process. `HeldInEngine` is the same for an engine that works elsewhere."""
+
+    texts_of: "Texts"
+    numbers: Words  # of each item
+    holdings: Holdings
+
+    @classmethod
+    def of(
+        cls, log: SearchLog, item: Item, pool: QueryPool | None, candidates_per_user: int, source: Source
+    ) -> "HeldInMemory":
+        texts, numbers, holdings = gather(log, item, pool)
+        holdings = holdings.bounded(candidates_per_user, source)
+        if pool is None:  # an item that nobody keeps must never be named
+            kept = holdings.degrees > 0
+            numbers, holdings = numbers[kept], holdings.only(kept)
+        return cls(texts, numbers, holdings)
+
+    def select(self, **known: Any) -> Named:
+        return select(self.holdings, **known)
+
+    def texts(self, named: Named) -> pa.Table:
+        return self.texts_of.of(self.numbers[named.items])
+
+    def totals(self, named: Named, parts: Integers) -> Integers:
+        """What each named item's holders add up to, where a user of n of them gives parts[n] to each."""
+        chosen = np.zeros(len(self.holdings.degrees), np.bool_)
+        chosen[named.items] = True
+        held = self.holdings.only(chosen)
+        in_place = np.zeros(len(chosen), np.int64)
+        in_place[chosen] = held.totals(parts[np.bincount(held.users)[held.users]])
+        totals: Integers = in_place[named.items]
+        return totals
+
+
+@dataclass(frozen=True)
+class Texts:
+    """Texts in normal form, and the numbers of their items: every item that is held has one of the rows."""
+
+    table: pa.Table  # ten million rows that are never copied: few of them are ever asked for
+    numbers: Words
+
+    def of(self, items: Words) -> pa.Table:
+        """The items' texts, in this order."""
+        place = pc.index_in(pa.array(self.numbers), value_set=pa.array(items))
+        rows = np.flatnonzero(place.is_valid().to_numpy(zero_copy_only=False))
+        if len(rows) != len(items):
+            raise AssertionError("the log changed while it was read")
+        return self.table.take(rows[np.argsort(place.drop_null().to_numpy())])
+
+
+def gather(log: SearchLog, item: Item, pool: QueryPool | None) -> tuple[Texts, Words, Holdings]:
+    """Texts; every item's number; and the users who hold it, each once. Blank texts are no items."""
+    columns, engine = list(item.columns), log.engine
+    codes = engine.number(log.table.select("user").distinct(), "_holder", ["user"])
+    bits = max(1, int(engine.value(codes.count())).bit_length())  # of a pair, for the user
+    rows = item.held(log)
+    typed = rows.select(*columns).distinct()
+    rows = rows.join(codes, "user").select(*columns, _holder=codes["_holder"].cast("uint64"))
+    if pool is None:
+        texts, listed = _told_apart(typed, item, log, bits)
+        rows = rows.left_join(listed, [rows[name] == listed[f"_typed_{name}"] for name in columns])
+        number = ibis.coalesce(rows["_number"], _hashed(rows, columns, bits, engine))
+        rows = rows.select("_holder", _number=number)
+        rows = rows.filter(rows["_number"] != ibis.literal(_given(bits), "uint64"))
+    else:
+        texts, listed = _in_pool(typed, item, pool, log)
+        rows = rows.join(listed, [rows[name] == listed[f"_typed_{name}"] for name in columns])
+    pairs = engine.fetch(rows.select(pair=((rows["_number"] << bits) | rows["_holder"]).cast("uint64")))["pair"]
+    numbers, holdings = _holdings(np.concatenate([np.zeros(0, np.uint64), *map(np.asarray, pairs.chunks)]), bits)
+    if pool is None:
+        return texts, numbers, holdings
+    degrees = np.zeros(len(texts.numbers), np.int64)  # an item of a pool is one although nobody holds it
+    degrees[numbers] = holdings.degrees
+    return texts, texts.numbers, Holdings(holdings.users, degrees)
+
+
+def _given(bits: int) -> int:
+    """Numbers above this one are given to items by their texts, smaller ones are hashes, and it stands for no item."""
+    return 1 << (63 - bits)
+
+
+def _hashed(table: ir.Table, columns: list[str], bits: int, engine: Engine) -> ir.IntegerValue:
+    hashed = engine.fast_hash([table[name] for name in columns], 0)
+    return (hashed >> (bits + 1)).cast("uint64")
+
+
+def _normal(typed: ir.Table, item: Item, log: SearchLog) -> ir.Table:
+    """The normal forms, beside the texts as they were typed."""
+    return item.finish(typed.mutate(**{f"_typed_{name}": typed[name] for name in item.columns}), log.normalization)
+
+
+def _told_apart(typed: ir.Table, item: Item, log: SearchLog, bits: int) -> tuple[Texts, ir.Table]:
+    """Every text, and those typed texts whose hash does not tell which item they are: these get a number here.
+
+    That is: texts that may not be in normal form, blank ones, and normal forms whose hash another text's normal form
+    has as well. The other texts are the only ones with their hash, and the only spelling of their item.
+    """
+    columns, engine = list(item.columns), log.engine
+    settled = ibis.and_(item.leaves(typed, log.normalization), *(typed[name] != "" for name in columns))
+    hashed = _hashed(typed, columns, bits, engine)
+    known = engine.fetch(typed.select(*columns, _number=hashed, _settled=settled))
+    # Few texts are looked at again. An engine that calls Python for one in a hundred of ten million takes long.
+    others = _normal(engine.load(known.filter(pc.invert(known["_settled"])).select(columns)), item, log)
+    names = [*columns, *(f"_typed_{name}" for name in columns)]
+    again = engine.fetch(others.select(*names, _number=_hashed(others, columns, bits, engine)))
+    numbers = np.where(known["_settled"], known["_number"], np.uint64(_given(bits)))
+    in_order = np.sort(np.concatenate([numbers[numbers != _given(bits)], again["_number"].to_numpy()]))
+    several = in_order[1:][in_order[1:] == in_order[:-1]]
+    shared = pc.and_(known["_settled"], pc.is_in(known["_number"], pa.array(several)))
+    alike = known.filter(shared)
+    numbers[shared.to_numpy()] = _given(bits)
+    some = pa.concat_tables([again.select(names), alike.select(2 * columns).rename_columns(names)])
+    given = _given(bits) + _by_text(some, columns).astype(np.uint64)
+    # Of an item's spellings, one is enough to look its text up.
+    first = np.full(len(given), _given(bits), np.uint64)
+    first[np.unique(given, return_index=True)[1]] = np.unique(given)
+    texts = pa.concat_tables([known.select(columns), some.select(columns)])
+    listed = some.select(names[len(columns) :]).append_column("_number", pa.array(given))
+    return Texts(texts, np.concatenate([numbers, first])), engine.load(listed)
+
+
+def _by_text(texts: pa.Table, columns: list[str]) -> Integers:
+    """A number from 1 on for each different text, and 0 for blank ones."""
+    item_of, blank = np.zeros(texts.num_rows, np.int64), np.zeros(texts.num_rows, np.bool_)
+    for name in columns:
+        codes = np.asarray(texts[name].combine_chunks().dictionary_encode().indices)
+        item_of = np.unique(item_of * (len(codes) + 1) + codes, return_inverse=True)[1]
+        blank |= pc.equal(texts[name], pa.scalar("")).to_numpy()
+    return np.where(blank, 0, item_of + 1)
+
+
+def _in_pool(typed: ir.Table, item: Item, pool: QueryPool, log: SearchLog) -> tuple[Texts, ir.Table]:
+    """The texts of a pool, by number, and how the log spells them."""
+    engine, columns = log.engine, list(item.columns)
+    public = engine.number(pool.table(engine, log.normalization), "_number", columns)
+    spelled = (
+        _normal(typed, item, log)
+        .join(public, columns)
+        .select(*(f"_typed_{name}" for name in columns), _number=public["_number"].cast("uint64"))
+    )
+    listed, texts = engine.stage(spelled), engine.fetch(public)
+    return Texts(texts.select(columns), texts["_number"].to_numpy().astype(np.uint64)), listed
+
+
+def _holdings(pairs: Words, bits: int) -> tuple[Words, Holdings]:
+    """The items' numbers, in their order, and who holds them; the same pair may be there several times."""
+    pairs.sort()
+    low = np.uint64(bits)
+
+    def look(start: int) -> tuple[npt.NDArray[np.int32], Integers, Words]:
+        part = pairs[start : start + PART]
+        before = pairs[start - 1 : start + len(part) - 1] if start else np.concatenate([~part[:1], part[:-1]])
+        once = part[part != before]
+        items = once >> low
+        first = np.flatnonzero(np.diff(items, prepend=before[:1] >> low))
+        return (once & np.uint64((1 << bits) - 1)).astype(np.int32), first, items[first]
+
+    users, firsts, numbers = zip(*on_all_cores(look, range(0, max(1, len(pairs)), PART)), strict=True)
+    starts = np.cumsum([0, *map(len, users)])
+    ends = [first + start for first, start in zip(firsts, starts[:-1], strict=True)]
+    degrees = np.diff(joined(ends, np.int64), append=starts[-1])
+    return joined(numbers, np.uint64), Holdings(joined(users, np.int32), degrees)

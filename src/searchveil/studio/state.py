@@ -1,0 +1,122 @@
+"""What a server knows while it runs, and where it keeps what must outlive it."""
+
+import tempfile
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+from searchveil.errors import InputError, as_option
+from searchveil.privacy.guarantee import Guarantee
+from searchveil.privacy.ledger import Foreseen, Ledger, Spent
+from searchveil.publish.mechanism import Mechanism
+from searchveil.scratch import Scratch
+from searchveil.studio import commands, jobs
+from searchveil.studio.drafts import NEW, Draft, Drafts
+from searchveil.studio.forecast import Forecasts
+from searchveil.studio.jobs import Job
+from searchveil.studio.places import Places, is_ledger
+
+JSON = as_option("json")
+KEPT = ".searchveil-studio"  # in the start folder: the records of releases
+
+
+@dataclass
+class Studio:
+    places: Places
+    log: str = ""
+    ledger: str = ""
+    drafts: Drafts = field(default_factory=Drafts)
+    forecasts: Forecasts = field(default_factory=Forecasts)
+    evaluations: dict[str, Job] = field(default_factory=dict)  # by the folder of the release
+
+    @cached_property
+    def _scratch(self) -> Scratch:
+        return Scratch()
+
+    @property
+    def private(self) -> Path:
+        """Where private figures are kept while the server runs."""
+        return self._scratch.path
+
+    @property
+    def releases(self) -> Path:
+        return self.places.root / KEPT
+
+    def new_draft(self) -> Draft:
+        draft = self.drafts.new()
+        if self.log:
+            draft.log = [self.log]
+            self.read(draft)
+        if self.ledger:
+            there = is_ledger(self.places.path(self.ledger, "ledger"))
+            draft.budget = {"ledger": self.ledger} if there else {"ledger": NEW, "new_ledger": self.ledger}
+        return draft
+
+    def look(self, command: list[str]) -> Job:
+        """Run a command whose output is private: it is gone with the server."""
+        return jobs.start(self.private, [*command, JSON], self.places.root, {})
+
+    def read(self, draft: Draft) -> None:
+        """Find out how the log is read, unless that is known of this very command."""
+        command = commands.inspect(draft, figures=False)
+        if draft.read is not None and draft.read.command == [*command, JSON]:
+            return
+        for job in (draft.read, *draft.private.values()):
+            if job is not None:
+                job.stop()
+        draft.private = {}
+        draft.read = self.look(command) if draft.log else None
+
+    def spent(self, ledger: str) -> Spent:
+        return Ledger.open(self.places.file(ledger, "ledger")).spent()
+
+    def foresee(self, draft: Draft, guarantees: list[Guarantee]) -> list[Foreseen]:
+        """By the ledger of this draft, or by one like the one that it would make."""
+        if draft.ledger != NEW:
+            return Ledger.open(self.places.file(draft.ledger, "ledger")).foresee(guarantees)
+        self.check_new_ledger(draft)
+        with tempfile.TemporaryDirectory(dir=self.private) as place:
+            return commands.new_ledger(draft, Path(place) / "planned").foresee(guarantees)
+
+    def check_new_ledger(self, draft: Draft) -> Path:
+        path = self.places.path(draft.ledger_file, "new_ledger")
+        if path.exists():
+            instead = "choose it in the list, or another name"
+            raise InputError(f"there is a file {draft.ledger_file} already", parameter="new_ledger", instead=instead)
+        if not path.parent.is_dir():
+            raise InputError(
+                f"there is no folder for {draft.ledger_file}", parameter="new_ledger", instead="name another"
+            )
+        return path
+
+    def release(self, draft: Draft, mechanism: Mechanism) -> Job:
+        """Pay and release, in a process that no end of this server stops."""
+        self.releases.mkdir(mode=0o700, exist_ok=True)
+        alone = None
+        if draft.ledger_file:
+            path = self.places.path(draft.ledger_file, "ledger")
+            alone = path.with_name(f".{path.name}.releasing")
+        about = {
+            "draft": draft.id,
+            "log": draft.log,
+            "reading": commands.reading(draft),
+            "ledger": draft.ledger_file,
+            "folder": draft.out,
+            "python": commands.in_python_release(draft, mechanism),
+        }
+        job = jobs.start(self.releases, [*commands.release(draft), JSON], self.places.root, about, alone=alone)
+        draft.runs.append(job)
+        return job
+
+    def run_of(self, folder: str) -> Job | None:
+        """The job that made a release folder, if this studio did."""
+        return next((job for job in jobs.jobs_in(self.releases) if job.about.get("folder") == folder), None)
+
+    def close(self) -> None:
+        """What looks at the log for a page ends with the pages; a release goes on."""
+        self.forecasts.close()
+        for job in jobs.jobs_in(self.private):
+            job.stop()
+        for job in jobs.jobs_in(self.private):
+            job.wait(5)
+        self._scratch.close()

@@ -1,0 +1,308 @@
+"""The extension in a real Chromium, against fake search pages and real servers."""
+
+import csv
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from chromium import Chromium, until
+from playwright.sync_api import Page, Playwright
+from servers import Servers, requests
+from websites import HITS, Websites
+
+from searchveil.crowd.jobs import Job
+from searchveil.crowd.policy import make_policy
+
+pytestmark = pytest.mark.slow
+Profile = Callable[[str], Chromium]
+
+GOOGLE = "https://www.google.com/search?q={}"
+
+
+@pytest.fixture
+def profile(playwright: Playwright, built: Path, websites: Websites, tmp_path: Path) -> Iterator[Profile]:
+    opened: list[Chromium] = []
+
+    def new(name: str) -> Chromium:
+        opened.append(Chromium(playwright, built, tmp_path / name, websites.port))
+        return opened[-1]
+
+    yield new
+    for one in opened:
+        one.context.close()
+
+
+def article(browser: Chromium, job: Job) -> Page:
+    """The page of jobs, once this job is there."""
+    page = browser.page("jobs")
+    page.locator(f"article[data-job='{job.id.hex()}']").wait_for()
+    return page
+
+
+def send(browser: Chromium, job: Job, *, strike: str = "", button: str = "Send this once") -> list[str]:
+    """Agree to a job; what the page said that would be sent."""
+    page = article(browser, job)
+    part = page.locator(f"article[data-job='{job.id.hex()}']")
+    shown = part.locator("fieldset li").all_inner_texts()
+    if strike:
+        part.get_by_label(strike, exact=True).uncheck()
+    part.get_by_role("button", name=button).click()
+    part.get_by_text("Done:").wait_for()
+    page.close()
+    return sorted(text.strip() for text in shown)
+
+
+def test_five_people(profile: Profile, servers: Servers, websites: Websites) -> None:
+    """What three of them typed comes out; what two typed, struck out or refused does not."""
+    job = servers.job(make_policy("FT_u", k=3))
+    searches = {
+        "a": [(GOOGLE.format("Shared+Query"), 1, "#search a:has(h3)"), (GOOGLE.format("struck+by+one"), None, "")],
+        "b": [
+            ("https://www.bing.com/search?q=shared++query&first=11", 0, ".b_algo a"),
+            ("https://www.bing.com/search?q=struck+by+one", None, ""),
+        ],
+        "c": [
+            ("https://duckduckgo.com/?q=SHARED+query", 4, "article a"),
+            ("https://duckduckgo.com/?q=struck+by+one", None, ""),
+        ],
+        "d": [
+            ("https://search.brave.com/search?q=shared+by+two", 2, ".snippet a"),
+            ("https://search.brave.com/search?q=refused+by+one", None, ""),
+        ],
+        "e": [
+            ("https://www.startpage.com/sp/search?query=shared+by+two", 3, "a.result-title"),
+            ("https://www.startpage.com/sp/search?query=refused+by+one", None, ""),
+        ],
+    }
+    clicks = {"a": (HITS[1], 2), "b": (HITS[0], 11), "c": (HITS[4], 5), "d": (HITS[2], 3), "e": (HITS[3], 4)}
+    for name, pages in searches.items():
+        browser = profile(name)
+        for address, click, selector in pages:
+            browser.search(address, click, selector)
+        rows = browser.stored("search")
+        assert [(row["url"], row["rank"]) for row in rows] == [clicks[name], (None, None)]
+        browser.join(servers.file, servers.invitation())
+        assert browser.icon()["badge"] == "1"
+        if name == "a":
+            assert send(browser, job, strike="struck by one") == ["shared query", "struck by one"]
+        elif name == "c":
+            assert send(browser, job, button="always what I search later") == ["shared query", "struck by one"]
+        elif name == "e":
+            page = article(browser, job)
+            page.get_by_label("Your answer").select_option("never")
+            page.get_by_role("button", name="Send this once").wait_for(state="detached")
+        else:
+            send(browser, job)
+        assert browser.icon()["badge"] == ""
+        sent = [row["artifact"] for row in browser.stored("outbox") if row["sent"]]
+        assert ("struck by one" in sent, len(sent)) == {
+            "a": (False, 1),
+            "b": (True, 2),
+            "c": (True, 2),
+            "d": (False, 2),
+            "e": (False, 0),
+        }[name]
+        browser.context.close()
+    assert servers.release(job, "released") == {"shared query": 3}
+    check_wires(servers, 16)
+
+
+def check_wires(servers: Servers, least: int) -> None:
+    """Who asked is on connections of its own, and nothing else that a browser adds tells one member from another."""
+    seen = 0
+    for wire in servers.wires.values():
+        for said in wire.said:
+            asked = requests(said)
+            named = [path for path, headers in asked if "authorization" in headers]
+            assert not named or all("/tokens/" in path for path, _ in asked), asked
+            for path, headers in asked:
+                assert "cookie" not in headers
+                assert "referer" not in headers
+                if not path.startswith("OPTIONS"):
+                    assert headers["accept-language"] == "en"
+                if "authorization" not in headers and not path.startswith("OPTIONS"):
+                    assert "moz-extension" not in headers.get("origin", "")
+                    seen += 1
+    assert seen >= least
+
+
+def test_what_is_recorded_and_what_is_not(profile: Profile, websites: Websites, tmp_path: Path) -> None:
+    browser = profile("one")
+    browser.search("https://no-rule.example/search?q=nothing+here", 1)
+    browser.search("https://www.google.com/preferences?q=no+search+page")
+    browser.search(GOOGLE.format("jane%40roe.example.org"))
+    browser.search(GOOGLE.format("lost+card+4111+1111+1111+1111"))
+    assert browser.stored("search") == []
+    # With one click on the icon.
+    browser.toggle()
+    assert until(lambda: "paused" in browser.icon()["title"])
+    browser.search(GOOGLE.format("while+paused"), 1, "#search a:has(h3)")
+    browser.toggle()
+    assert until(lambda: "records" in browser.icon()["title"])
+    assert browser.stored("search") == []
+    page = browser.context.new_page()
+    page.goto(GOOGLE.format("jaguar"))
+    page.reload()
+    page.goto("https://www.google.com/search?q=jaguar&start=10")
+    page.locator("#search h3").nth(2).click(button="middle")
+    until(lambda: browser.stored("search")[0]["rank"])
+    page.locator("#search h3").first.click()
+    page.wait_for_url(HITS[0])
+    page.goto(GOOGLE.format("jaguar+car"))
+    browser.search("https://en.wikipedia.org/w/index.php?search=Panthera&offset=20", 1, ".mw-search-result-heading a")
+    browser.search("https://openlibrary.org/search?q=Panthera&page=2", 0, ".booktitle a")
+    rows = [(row["query"], row["url"], row["rank"], row["site"]) for row in browser.stored("search")]
+    assert rows == [
+        ("jaguar", HITS[2], 13, "Google"),
+        ("jaguar", HITS[0], 11, "Google"),
+        ("jaguar car", None, None, "Google"),
+        ("Panthera", "https://en.wikipedia.org/wiki/result-2.example", 22, "Wikipedia"),
+        ("Panthera", "https://openlibrary.org/works/result-1.example", 21, "Open Library"),
+    ]
+    settings = browser.page("settings")
+    settings.get_by_label("Also record searches that look personal").check()
+    settings.get_by_text("Saved.").wait_for()
+    browser.search(GOOGLE.format("jane%40roe.example.org"))
+    assert browser.stored("search")[-1]["query"] == "jane@roe.example.org"
+    the_log(browser, tmp_path)
+    pages(browser, tmp_path)
+
+
+def the_log(browser: Chromium, tmp_path: Path) -> None:
+    """Read, filter, export and delete."""
+    page = browser.page("log")
+    assert page.get_by_text("6 of 6 rows").is_visible()
+    assert page.get_by_text("instead of: jaguar", exact=True).is_visible()
+    page.get_by_label("Words in searches").fill("JAGUAR")
+    page.get_by_text("3 of 6 rows").wait_for()
+    page.get_by_role("button", name="Show everything").click()
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Export").click()
+    exported = tmp_path / "searchveil-log.csv"
+    download.value.save_as(exported)
+    rows = list(csv.DictReader(exported.read_text().splitlines()))
+    assert [row["query"] for row in rows].count("jaguar") == 2
+    inspected = subprocess.run(
+        [sys.executable, "-m", "searchveil", "inspect", exported, "--json"], capture_output=True, text=True, check=True
+    )
+    found = json.loads(inspected.stdout)
+    assert (found["rows"], found["users"]) == (6, 1)
+    page.get_by_role("button", name="Delete: jaguar car").click()
+    page.get_by_text("5 of 5 rows").wait_for()
+    page.get_by_label("Site").select_option("Google")
+    page.get_by_text("3 of 5 rows").wait_for()
+    page.get_by_role("button", name="Delete what is shown (3)").click()
+    page.get_by_role("dialog").get_by_role("button", name="Cancel").click()
+    assert len(browser.stored("search")) == 5
+    page.get_by_role("button", name="Delete what is shown (3)").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    page.get_by_text("2 of 2 rows").wait_for()
+    page.locator("#bars button").click()
+    page.get_by_role("button", name="Delete this day").click()
+    page.get_by_role("dialog").get_by_role("button", name="Delete").click()
+    page.get_by_text("No searches yet.").wait_for()
+    assert browser.stored("search") == []
+
+
+def pages(browser: Chromium, tmp_path: Path) -> None:
+    """Each page, light and dark, wide and as narrow as a phone: no barrier that axe finds, nothing that sticks out."""
+    barriers = "axe.run().then((found) => found.violations.map((one) => [one.id, one.nodes.map((node) => node.html)]))"
+    axe = (Path(__file__).parents[2] / "extension/node_modules/axe-core/axe.min.js").read_text()
+    for i in range(3):
+        browser.search(GOOGLE.format(f"a+query+{i}"), i, "#search a:has(h3)")
+    shots = os.environ.get("SCREENSHOTS")
+    for name in ("log", "jobs", "settings"):
+        page = browser.page(name)
+        page.evaluate(axe)
+        for scheme in ("light", "dark"):
+            page.emulate_media(color_scheme=scheme)
+            for width in (1100, 390):
+                page.set_viewport_size({"width": width, "height": 800})
+                found = page.evaluate(barriers)
+                assert found == [], (name, scheme, width)
+                assert page.evaluate("document.documentElement.scrollWidth") <= width
+                if shots:
+                    page.screenshot(path=Path(shots) / f"{name}-{scheme}-{width}.png", full_page=True)
+        page.close()
+
+
+def test_trouble(profile: Profile, servers: Servers, websites: Websites) -> None:
+    """A forged job, servers that are down, deletion before sending, a browser killed twice in the middle of a job."""
+    job = servers.job(make_policy("FT_a", k=2))
+    browser = profile("one")
+    for i in range(3):
+        browser.search(GOOGLE.format(f"again+and+again&x={i}"))
+        browser.search(GOOGLE.format("taken+back" if i else "only+once"))
+    browser.join(servers.file, servers.invitation())
+
+    servers.stop("server")
+    page = article(browser, job)
+    page.get_by_role("button", name="Send this once").click()
+    page.get_by_text("a server does not answer").wait_for()
+    assert browser.stored("outbox") == []
+    forged(browser, servers, page)
+
+    servers.stop("relay-1")
+    page.get_by_role("button", name="Send this once").click()
+    page.get_by_text("a relay does not answer").wait_for()
+    before = browser.stored("outbox")
+    assert [row["artifact"] for row in before if row["report"] == "bytes"].count("again and again") == 3
+    log = browser.page("log")
+    log.get_by_role("button", name="Delete: taken back").first.click()
+    log.get_by_text("5 of 5 rows").wait_for()
+    log.get_by_role("button", name="Delete: taken back").click()
+    log.get_by_text("4 of 4 rows").wait_for()
+    assert len(browser.stored("outbox")) == len(before) - 2
+    browser.kill()
+
+    # The relay holds reports longer than this browser lives: they arrive, and nobody tells it.
+    tried = sent_to_relay(servers)
+    servers.settings("relay-1", hold_seconds=3.0)
+    servers.start("relay-1")
+    browser.open()
+    try_now(article(browser, job))
+    assert until(lambda: sent_to_relay(servers) > tried)
+    browser.kill()
+    servers.stop("relay-1")  # it passes on what it holds before it ends
+    servers.settings("relay-1", hold_seconds=0.05)
+    servers.start("relay-1")
+    browser.open()
+    assert [row["sent"] for row in browser.stored("outbox")] == [None] * 4
+    page = article(browser, job)
+    try_now(page)
+    page.get_by_text("Done: delivered 4, refused by the server 0.").wait_for()
+    assert servers.release(job, "released") == {"again and again": 3}
+
+
+def sent_to_relay(servers: Servers) -> int:
+    """How many times something was."""
+    said = servers.wires["relay-1"].said
+    return sum("POST /reports/1" in path for connection in said for path, _ in requests(connection))
+
+
+def try_now(page: Page) -> None:
+    """Unless the browser has tried by itself meanwhile."""
+    button = page.get_by_role("button", name="Try now")
+    until(lambda: button.is_visible() or page.get_by_text("Done:").is_visible())
+    if button.is_visible():
+        button.click()
+
+
+def forged(browser: Chromium, servers: Servers, page: Page) -> None:
+    """A server that signs with another key than the community's."""
+    mine = (servers.home / "server.toml").read_text()
+    servers.settings("server", signing_key="11" * 32, database="forged.sqlite")
+    servers.start("server")
+    other = servers.job(make_policy("FT_a", k=2), "query-url")
+    page.get_by_role("button", name="Look for jobs now").click()
+    page.get_by_text("It is forged or damaged").wait_for()
+    assert other.id.hex() not in {row["id"] for row in browser.stored("job")}
+    servers.stop("server")
+    (servers.home / "server.toml").write_text(mine)
+    servers.start("server")
+    page.get_by_role("button", name="Look for jobs now").click()
+    page.get_by_text("It is forged or damaged").wait_for(state="hidden")
