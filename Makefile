@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SUDO := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 
-.PHONY: demo docs quick test lint bench bench-peers clean java browser postgres firefox node extension
+.PHONY: demo docs quick test all-tests lint bench bench-peers clean java browser postgres firefox node extension studio
 
 $(BIN)/searchveil: pyproject.toml
 	@echo "Setting up $(VENV) (a minute or two, once) …"
@@ -25,6 +25,11 @@ java:
 browser:
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \
 	  ( $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq chromium )
+
+# The studio is driven in a Firefox, too.
+firefox:
+	@command -v firefox-esr >/dev/null || command -v firefox >/dev/null || \
+	  ( $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq firefox-esr )
 
 # A crowd's server may keep its reports in PostgreSQL, and the tests start one of their own.
 postgres:
@@ -62,6 +67,16 @@ $(VENV)/.docs-tools: pyproject.toml $(BIN)/searchveil
 	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
 	@touch $@
 
+# The page for people who decide about a release, on a demo log; a Ctrl-C ends it.
+$(VENV)/.studio-tools: pyproject.toml $(BIN)/searchveil
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[studio]'
+	@touch $@
+
+studio: $(VENV)/.studio-tools
+	@mkdir -p demo-studio
+	@[ -e demo-studio/log.tsv ] || $(BIN)/searchveil demo --users 5000 --out demo-studio/log.tsv
+	@cd demo-studio && ../$(BIN)/searchveil studio log.tsv --ledger account.sqlite
+
 lint: $(VENV)/.test-tools
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
@@ -73,8 +88,12 @@ lint: $(VENV)/.test-tools
 quick: $(VENV)/.test-tools lint
 	$(BIN)/pytest -q -n 2 --dist worksteal -m 'not slow and not spark'
 
+# Types are checked by one process, beside the first tests.
+test: $(VENV)/.test-tools java browser postgres firefox node
+	@$(MAKE) --no-print-directory --jobs 2 lint all-tests
+
 # More workers than cores: much of the time goes into waiting for processes, Java and browsers.
-test: $(VENV)/.test-tools java browser postgres firefox node lint
+all-tests:
 	PATH="$(NODE_BIN)$$PATH" $(BIN)/pytest -n 4 --dist worksteal
 
 bench: $(VENV)/.test-tools
@@ -91,6 +110,7 @@ bench: $(VENV)/.test-tools
 	$(BIN)/python benchmarks/walk.py
 	$(BIN)/python benchmarks/collab.py
 	$(BIN)/python benchmarks/collab.py --sums
+	$(BIN)/python benchmarks/studio.py
 	$(BIN)/python benchmarks/crowd.py oprf
 	$(BIN)/python benchmarks/crowd.py intake
 	$(BIN)/python benchmarks/crowd.py aggregate --reports 1000000
@@ -100,4 +120,4 @@ bench-peers: $(VENV)/.test-tools
 	$(BIN)/python benchmarks/peers.py
 
 clean:
-	rm -rf $(VENV) .venv-* demo site extension/node_modules extension/dist .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .venv-* demo demo-studio site extension/node_modules extension/dist .mypy_cache .ruff_cache .pytest_cache

@@ -286,7 +286,7 @@ CLICKS = {name: {f"{name}{i}": ["weather→w.example", "news→n.example"] for i
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("topic", "payload", "says"),
+    ("what", "forged", "says"),
     [
         ("items", bytes(256), "malformed"),  # 0 is no square
         ("items", bytes(255), "cut off"),
@@ -294,13 +294,13 @@ CLICKS = {name: {f"{name}{i}": ["weather→w.example", "news→n.example"] for i
         ("slack", bytes(512), "malformed"),
     ],
 )
-def test_what_a_party_sends_in_paper_mode_is_looked_at(topic: str, payload: bytes, says: str, tmp_path: Path) -> None:
+def test_what_a_party_sends_in_paper_mode_is_looked_at(what: str, forged: bytes, says: str, tmp_path: Path) -> None:
     consortium = Consortium(tmp_path, 2, settings=PAPER)
     parties = {name: consortium.party(name, CLICKS[name]) for name in consortium.names}
     honest = parties["b"].link.send
 
-    def send(recipient: str, phase: Any, of: str, whole: bytes) -> None:
-        honest(recipient, phase, of, payload if of == topic else whole)
+    def send(recipient: str, phase: Any, topic: str, payload: bytes) -> None:
+        honest(recipient, phase, topic, forged if topic == what else payload)
 
     parties["b"].link.send = send  # type: ignore[method-assign, assignment]
     outcome = consortium.run(CLICKS, parties=parties)

@@ -396,7 +396,8 @@ def _release(request: Request, draft: Draft, form: Form) -> Any:
         (foreseen,) = studio.foresee(draft, [_promised(draft, found)])
         if foreseen.refusal is not None:
             raise foreseen.refusal
-    return studio.release(draft)
+    assert found.mechanism is not None  # there is a plan
+    return studio.release(draft, found.mechanism)
 
 
 Save = Callable[[Studio, Draft, Form], None]
