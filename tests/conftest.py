@@ -41,6 +41,12 @@ os.environ["SPARK_SUBMIT_OPTS"] = " ".join(
 )
 
 
+def pytest_collection_finish() -> None:
+    """What is loaded by now stays to the end: the garbage collector need not look through it again and again."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def duckdb_engine() -> Iterator[Engine]:
     engine = open_engine("duckdb")

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
-from searchveil.errors import InputError, SearchveilError
+from searchveil.errors import InputError, SearchveilError, shortest
 from searchveil.log.schema import COLUMNS
 from searchveil.privacy.calibrate import Assumption
 from searchveil.publish import DEFAULT_METHOD, METHODS, build, method_named
@@ -51,7 +51,7 @@ class Draft:
         found: dict[str, Any] = {}
         for one in self.parameters:
             text = self.given.get(one.name, "").strip()
-            if text:
+            if text and text != str(one.default):
                 found[one.name] = text.split("\n") if one.kind == "texts" else text
         return found
 
@@ -148,7 +148,7 @@ class Drafts:
         while len(self._drafts) >= MOST_DRAFTS:
             del self._drafts[next(iter(self._drafts))]
         draft = Draft(secrets.token_urlsafe(9), **texts)
-        draft.given = {name: str(value) for name, value in method_named(draft.method).example.items()}
+        choose_method(draft, draft.method)
         self._drafts[draft.id] = draft
         return draft
 
@@ -168,7 +168,7 @@ def choose_method(draft: Draft, method: str) -> None:
     needed = {one.name for one in draft.parameters if one.required}
     for name, value in method_named(method).example.items():
         if name in needed or name not in draft.given:
-            draft.given.setdefault(name, str(value))
+            draft.given.setdefault(name, shortest(value) if isinstance(value, float) else str(value))
 
 
 def reading_of(draft: Draft) -> Mapping[str, str]:

@@ -47,7 +47,7 @@ def expected_chart(
     colours = alt.Scale(domain=list(methods), range=[f"var(--line-{number})" for number, _ in enumerate(methods)])
     x = alt.X("epsilon:Q", title=labels["x"], **logarithmic([point["epsilon"] for point in points], format="~g"))
     y = alt.Y("items:Q", title=labels["y"], **logarithmic([point["items"] for point in drawn], format="~s"))
-    shape = alt.Shape("method:N", scale=alt.Scale(domain=list(methods)), legend=None)
+    shape = alt.Shape("method:N", scale=alt.Scale(domain=list(methods)))
     lines = alt.Chart({"values": drawn}).mark_line().encode(x=x, y=y, color=alt.Color("method:N", scale=colours))
     marks = lines.mark_point(filled=True, size=60).encode(shape=shape)
     here = (

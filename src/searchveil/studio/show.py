@@ -25,7 +25,7 @@ def label_of(parameter: str) -> str:
 
 
 in_form = Style(
-    lambda part: label_of(part.name) + ("" if part.value in (None, True) else f" {part.value}"),
+    lambda part: label_of(part.name) + ("" if part.value is None or part.value is True else f" {part.value}"),
     ", ",
 )
 
@@ -86,6 +86,8 @@ def card(text: str) -> Markup:
     from markdown_it import MarkdownIt
 
     reader = MarkdownIt("commonmark", {"html": False}).enable("table").disable("image")
+    if text.startswith("---\n"):  # what machines read of it
+        text = text.partition("\n---\n")[2]
     return Markup(reader.render(text))
 
 

@@ -8,6 +8,7 @@ from pathlib import Path
 from searchveil.errors import InputError, as_option
 from searchveil.privacy.guarantee import Guarantee
 from searchveil.privacy.ledger import Foreseen, Ledger, Spent
+from searchveil.publish.mechanism import Mechanism
 from searchveil.scratch import Scratch
 from searchveil.studio import commands, jobs
 from searchveil.studio.drafts import NEW, Draft, Drafts
@@ -88,7 +89,7 @@ class Studio:
             )
         return path
 
-    def release(self, draft: Draft) -> Job:
+    def release(self, draft: Draft, mechanism: Mechanism) -> Job:
         """Pay and release, in a process that no end of this server stops."""
         self.releases.mkdir(mode=0o700, exist_ok=True)
         alone = None
@@ -101,6 +102,7 @@ class Studio:
             "reading": commands.reading(draft),
             "ledger": draft.ledger_file,
             "folder": draft.out,
+            "python": commands.in_python_release(draft, mechanism),
         }
         job = jobs.start(self.releases, [*commands.release(draft), JSON], self.places.root, about, alone=alone)
         draft.runs.append(job)

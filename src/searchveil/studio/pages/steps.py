@@ -1,6 +1,6 @@
 """The five steps of a draft. Whatever is sent, the draft is saved first: nobody loses a text by looking elsewhere."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import CancelledError
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
@@ -36,6 +36,7 @@ from searchveil.studio.words import said
 
 STEPS = ("log", "what", "promise", "budget", "release")
 OF_THE_PROMISE = ("epsilon", "delta", "notion", "neighbours", "k", "noise_scale", "above")  # the rest is What
+AT_FIRST = ("item", "counts", "per_user", "queries_per_user", "sessions_per_user", "from_", "to", "objective")
 PRIVATE = ("figures", "plan", "compare")  # what may be asked about the log itself
 Form = Mapping[str, list[str]]
 
@@ -155,9 +156,10 @@ async def private_page(request: Request) -> Response:
 # --- What -------------------------------------------------------------------------------------------------------------
 
 
-def _save_given(draft: Draft, form: Form, names: list[str]) -> None:
+def _save_given(draft: Draft, form: Form, names: Iterable[str]) -> None:
+    """What a form does not have stays; only of a flag that means no."""
     for one in draft.parameters:
-        if one.name in names:
+        if one.name in names and (one.name in form or one.kind == "flag"):
             draft.given[one.name] = words(form, one.name).replace("\r", "").strip()
 
 
@@ -166,6 +168,7 @@ def _save_what(studio: Studio, draft: Draft, form: Form) -> None:
     method = words(form, "method")
     if method and method != draft.method:
         choose_method(draft, method)
+        _save_given(draft, form, [name for name in form if name not in OF_THE_PROMISE])
 
 
 def _show_what(studio: Studio, draft: Draft, found: Built, request: Request) -> dict[str, Any]:
@@ -178,6 +181,7 @@ def _show_what(studio: Studio, draft: Draft, found: Built, request: Request) -> 
     return {
         "methods": described(),
         "parameters": [one for one in draft.parameters if one.name not in OF_THE_PROMISE],
+        "at_first": AT_FIRST,
         "lacking": lacking,
         "files": [one.name for one in studio.places.listed("") if not one.is_folder],
         **_planned(draft, found),
@@ -194,7 +198,7 @@ def _planned(draft: Draft, found: Built) -> dict[str, Any]:
 
 
 def _save_promise(studio: Studio, draft: Draft, form: Form) -> None:
-    _save_given(draft, form, list(OF_THE_PROMISE))
+    _save_given(draft, form, OF_THE_PROMISE)
     draft.guess = {name: words(form, name).strip() for name in (f"guess-{one}" for one in GUESS)}
     draft.guess = {name.removeprefix("guess-"): text for name, text in draft.guess.items()}
 
@@ -292,8 +296,6 @@ def _show_budget(studio: Studio, draft: Draft, found: Built, request: Request) -
         check_out(studio, draft)
     except SearchveilError as problem:
         problems[problem.parameter or ""] = problem
-    if draft.ledger == NEW and draft.ledger_file and not draft.budget.get("budget_epsilon"):
-        problems.pop("budget_epsilon", None)  # nothing was typed yet
     commanded = _released(draft, found, ready=not problems)
     return {
         "ledgers": studio.places.ledgers(),
@@ -303,7 +305,7 @@ def _show_budget(studio: Studio, draft: Draft, found: Built, request: Request) -
         "tables": tuple(FORMATS),
         "confirmation": confirmation(found),
         "missing": _missing(draft, found),
-        "payable": not problems and not (foreseen and foreseen.refusal),
+        "payable": not problems and (draft.ledger == NONE or (foreseen is not None and foreseen.refusal is None)),
         **commanded,
     }
 
@@ -394,7 +396,8 @@ def _release(request: Request, draft: Draft, form: Form) -> Any:
         (foreseen,) = studio.foresee(draft, [_promised(draft, found)])
         if foreseen.refusal is not None:
             raise foreseen.refusal
-    return studio.release(draft)
+    assert found.mechanism is not None  # there is a plan
+    return studio.release(draft, found.mechanism)
 
 
 Save = Callable[[Studio, Draft, Form], None]

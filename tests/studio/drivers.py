@@ -1,0 +1,168 @@
+"""Two browsers under one hand: the Chromium by playwright, the Firefox by Marionette, its own remote control."""
+
+import json
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+from serving import LIMIT, until
+
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
+FIREFOX = ("firefox-esr", "firefox")
+
+
+class Driver(Protocol):
+    """What a person does."""
+
+    def open(self, address: str) -> None: ...
+    def find(self, selector: str) -> Any: ...
+    def click(self, selector: str) -> None: ...
+    def fill(self, selector: str, text: str) -> None: ...
+    def evaluate(self, expression: str) -> Any: ...
+    def complaints(self) -> list[str]: ...
+
+
+def installed(names: tuple[str, ...]) -> str:
+    found = next((path for name in names if (path := shutil.which(name))), None)
+    assert found is not None, f"none of {', '.join(names)} is installed (make browser)"
+    return found
+
+
+class Chromium:
+    def __init__(self, page: Any, own: str) -> None:
+        self.page = page
+        self._complaints: list[str] = []
+        page.set_default_timeout(1000 * LIMIT)
+        page.on("console", lambda said: self._complain(said.text) if said.type in ("error", "warning") else None)
+        page.on("pageerror", lambda error: self._complain(str(error)))
+        page.on("request", lambda asked: None if asked.url.startswith(own) else self._complain(f"asked {asked.url}"))
+
+    def _complain(self, what: str) -> None:
+        self._complaints.append(what)
+
+    def open(self, address: str) -> None:
+        self.page.goto(address)
+
+    def find(self, selector: str) -> Any:
+        return self.page.wait_for_selector(selector, state="attached")
+
+    def click(self, selector: str) -> None:
+        self.page.click(selector)
+
+    def fill(self, selector: str, text: str) -> None:
+        self.page.fill(selector, "")
+        self.page.type(selector, text)
+
+    def evaluate(self, expression: str) -> Any:
+        return self.page.evaluate(expression)
+
+    def complaints(self) -> list[str]:
+        return self._complaints
+
+
+@contextmanager
+def chromium(own: str) -> Iterator[Chromium]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        browser = playwright.chromium.launch(executable_path=installed(CHROMIUM), args=["--no-sandbox"])
+        try:
+            yield Chromium(browser.new_context(locale="en-GB").new_page(), own)
+        finally:
+            browser.close()
+
+
+class Firefox:
+    """WebDriver's commands as Firefox takes them over TCP: a length, then [0, number, name, parameters]."""
+
+    def __init__(self, port: int, own: str) -> None:
+        self.own, self.number = own, 0
+        self.connection = socket.create_connection(("127.0.0.1", port))
+        self.connection.settimeout(2 * LIMIT)
+        self.read = self.connection.makefile("rb")
+        self._receive()  # Firefox says who it is
+        limits = {"implicit": 0, "pageLoad": 1000 * LIMIT, "script": 1000 * LIMIT}
+        self.do("WebDriver:NewSession", timeouts=limits)
+
+    def _receive(self) -> Any:
+        size = b""
+        while not size.endswith(b":"):
+            part = self.read.read(1)
+            if not part:
+                raise ConnectionError("Firefox has gone")
+            size += part
+        return json.loads(self.read.read(int(size[:-1])))
+
+    def do(self, command: str, **parameters: Any) -> Any:
+        self.number += 1
+        sent = json.dumps([0, self.number, command, parameters]).encode()
+        self.connection.sendall(b"%d:%b" % (len(sent), sent))
+        _, _, error, result = self._receive()
+        assert error is None, f"{command}: {error['message']}"
+        return result.get("value", result) if isinstance(result, dict) else result
+
+    def open(self, address: str) -> None:
+        self.do("WebDriver:Navigate", url=address)
+
+    def find(self, selector: str) -> Any:
+        """Once it is there; polled, because partial updates come without a navigation."""
+        asked = f"document.querySelector({json.dumps(selector)}) !== null"
+        until(lambda: self.evaluate(asked))
+        (found,) = self.do("WebDriver:FindElement", using="css selector", value=selector).values()
+        return found
+
+    def click(self, selector: str) -> None:
+        self.do("WebDriver:ElementClick", id=self.find(selector))
+
+    def fill(self, selector: str, text: str) -> None:
+        element = self.find(selector)
+        self.do("WebDriver:ElementClear", id=element)
+        self.do("WebDriver:ElementSendKeys", id=element, text=text)
+
+    def evaluate(self, expression: str) -> Any:
+        return self.do("WebDriver:ExecuteScript", script=f"return {expression}", args=[])
+
+    def complaints(self) -> list[str]:
+        """What the browser's console has of these pages, and what they asked of other places."""
+        self.do("Marionette:SetContext", value="chrome")
+        script = """return Services.console.getMessageArray()
+            .filter((one) => one instanceof Ci.nsIScriptError && (one.sourceName || "").startsWith(arguments[0]))
+            .map((one) => one.errorMessage)"""
+        found: list[str] = self.do("WebDriver:ExecuteScript", script=script, args=[self.own])
+        self.do("Marionette:SetContext", value="content")
+        loaded = "performance.getEntriesByType('resource').map((one) => one.name)"
+        return found + [name for name in self.evaluate(loaded) if not name.startswith(self.own)]
+
+
+@contextmanager
+def firefox(own: str, folder: Path) -> Iterator[Firefox]:
+    folder.mkdir()
+    preferences = {"marionette.port": 0, "browser.shell.checkDefaultBrowser": False, "browser.startup.page": 0,
+                   "datareporting.policy.dataSubmissionEnabled": False, "app.update.enabled": False,
+                   "network.proxy.type": 1, "network.proxy.http": "127.0.0.1", "network.proxy.http_port": 9,
+                   "network.proxy.ssl": "127.0.0.1", "network.proxy.ssl_port": 9,
+                   "intl.accept_languages": "en-GB"}  # fmt: skip
+    lines = [f"user_pref({json.dumps(name)}, {json.dumps(value)});" for name, value in preferences.items()]
+    (folder / "user.js").write_text("\n".join(lines))
+    arguments = ["--headless", "--marionette", "--remote-allow-system-access", "--profile", str(folder)]
+    quiet = subprocess.DEVNULL
+    process = subprocess.Popen([installed(FIREFOX), *arguments], stdout=quiet, stderr=quiet)
+    port = folder / "MarionetteActivePort"
+    try:
+        ends = time.monotonic() + LIMIT
+        while not (port.exists() and port.read_text().strip()):
+            assert process.poll() is None, "Firefox ended"
+            assert time.monotonic() < ends, "Firefox did not start"
+            time.sleep(0.1)
+        made = Firefox(int(port.read_text()), own)
+        yield made
+        made.read.close()
+        made.connection.close()
+    finally:
+        process.kill()
+        process.wait()

@@ -1,0 +1,170 @@
+"""The whole journey in a Chromium and a Firefox; and what those need who see or hear differently."""
+
+import os
+import signal
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager
+from functools import partial
+from importlib.resources import files
+from pathlib import Path
+
+import pytest
+from commandline import crowd_log, entries
+from drivers import Driver, chromium, firefox
+from serving import Serving, serving, until
+from test_studio_runs import begun, large_log, stopped_when
+
+pytestmark = pytest.mark.slow
+
+UBI = '{"query_id": "%s", "client_id": "%s", "user_query": "%s", "timestamp": "2024-03-01T10:00:%02dZ"}\n'
+Start = Callable[[str], AbstractContextManager[Driver]]
+
+
+@pytest.fixture(params=["chromium", "firefox"])
+def start(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Start:
+    def start(own: str) -> AbstractContextManager[Driver]:
+        if request.param == "chromium":
+            return chromium(own)
+        return firefox(own, tmp_path_factory.mktemp("firefox") / "profile")
+
+    return start
+
+
+def ubi_log(folder: Path) -> None:
+    rows = [UBI % (f"{user}-{query}", f"c{user}", f"shoes {query}", user) for user in range(12) for query in range(4)]
+    (folder / "ubi_queries.ndjson").write_text("".join(rows))
+
+
+def ticked(driver: Driver, name: str) -> None:
+    driver.click(f'input[name="log"][value="{name}"]')
+
+
+def has(driver: Driver, text: str) -> bool:
+    return bool(driver.evaluate(f"document.body.innerText.includes({text!r})"))
+
+
+def test_the_whole_journey(tmp_path: Path, start: Start) -> None:
+    crowd_log(tmp_path, users=9)
+    ubi_log(tmp_path)
+    (tmp_path / "broken.txt").write_text("no log at all\n")
+    with serving(tmp_path) as studio, start(studio.address) as driver:
+        driver.open(studio.link)
+        driver.click("form[action='/drafts'] button")
+        driver.find("#step-form")
+        for name, told in (("broken.txt", "its format is none I know"), ("ubi_queries.ndjson", "ubi")):
+            ticked(driver, name)
+            driver.click("button.primary")
+            until(partial(has, driver, told))
+            ticked(driver, name)
+        ticked(driver, "crowd.csv")
+        driver.click("button.primary")
+        until(lambda: has(driver, "user, query"))
+        driver.click(".steps button[value=what]")
+        driver.click("#method-zealous")
+        driver.find("#per_user")
+        driver.fill("#per_user", "0")
+        until(lambda: has(driver, "whole number of at least 1"))
+        driver.fill("#per_user", "5")
+        until(lambda: not has(driver, "whole number of at least 1"))
+        driver.click(".steps button[value=promise]")
+        driver.fill("#epsilon", "100")
+        until(lambda: has(driver, "The release is (100, 1e-06)-differentially private"))
+        driver.fill("#guess-users", "2000")
+        driver.find("#expected strong")
+        driver.find("#chart svg")
+        driver.click(".steps button[value=what]")
+        assert driver.evaluate("document.querySelector('#per_user').value") == "5"
+        driver.click(".steps button[value=budget]")
+        driver.click("input[name=ledger][value=new]")
+        driver.fill("#budget_epsilon", "150")
+        driver.fill("#budget_delta", "1e-5")
+        driver.fill("#out", "shared")
+        until(lambda: has(driver, "ε = 100 and δ = 1e-06 are spent in all"))
+        driver.fill("#confirm", "100")
+        driver.click("button.pay")
+        driver.find("#run")
+        driver.open(driver.evaluate("location.href"))
+        driver.find("[data-state=done]")
+        driver.click("a.primary")
+        driver.fill("#search", "00000003")
+        until(lambda: has(driver, "1 of 5 rows"))
+        assert entries(tmp_path / "account.sqlite")[0].out == str(tmp_path / "shared")
+        assert driver.complaints() == []
+
+
+def test_two_tabs_see_the_same_release_while_it_runs(tmp_path: Path) -> None:
+    large_log(tmp_path)
+    with serving(tmp_path) as studio, chromium(studio.address) as one:
+        run = begun(studio, "large.csv")
+        pid = stopped_when(tmp_path, "… paid")
+        one.open(studio.link)
+        two = type(one)(one.page.context.new_page(), studio.address)
+        for tab in (one, two):
+            tab.open(studio.address + run)
+            tab.find("[data-state=running]")
+            tab.page.reload()
+            until(partial(has, tab, "Paid, as entry 1 of account.sqlite"))
+        os.kill(pid, signal.SIGCONT)
+        for tab in (one, two):
+            tab.find("[data-state=done]")
+        assert one.complaints() == two.complaints() == []
+    assert len(entries(tmp_path / "account.sqlite")) == 1
+
+
+PAGES = ("/", "/series", "/results?folder=shared", "log", "what", "promise", "budget", "release")
+
+
+@pytest.fixture(scope="module")
+def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Serving, str]]:
+    """A studio with a release and a draft that waits for its confirmation."""
+    folder = tmp_path_factory.mktemp("shown")
+    crowd_log(folder)
+    with serving(folder) as studio:
+        studio.released(studio.drafted("crowd.csv", out="shared"))
+        yield studio, studio.drafted("crowd.csv", ledger="account.sqlite", out="next")
+
+
+def test_those_who_see_or_hear_differently_can_use_every_page(shown: tuple[Serving, str]) -> None:
+    """axe-core's rules, in light and dark; and no page is wider than a telephone."""
+    studio, draft = shown
+    axe = files("axe_playwright_python").joinpath("axe.min.js").read_text("utf-8")
+    with chromium(studio.address) as driver:
+        driver.open(studio.link)
+        studio.next_link()
+        driver.page.wait_for_url(f"{studio.address}/")
+        found = []
+        for page in PAGES:
+            driver.open(studio.address + (page if page.startswith("/") else f"{draft}/{page}"))
+            for scheme in ("light", "dark"):
+                driver.page.emulate_media(color_scheme=scheme)
+                driver.page.evaluate(axe)
+                result = driver.page.evaluate("axe.run()")
+                found += [
+                    f"{page} {scheme}: {rule['id']} at {rule['nodes'][0]['target']}"
+                    for rule in result["violations"]
+                    if rule["impact"] in ("serious", "critical")
+                ]
+            for width in (390, 1600):
+                driver.page.set_viewport_size({"width": width, "height": 900})
+                wider = driver.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
+                found += [f"{page}: {wider} pixels too wide at {width}"] if wider > 0 else []
+        assert found == []
+
+
+def test_the_keyboard_is_enough(shown: tuple[Serving, str]) -> None:
+    studio, draft = shown
+    with chromium(studio.address) as driver:
+        driver.open(studio.link)
+        studio.next_link()
+        driver.open(f"{studio.address}{draft}/what")
+        driver.page.keyboard.press("Tab")
+        assert driver.evaluate("document.activeElement.className") == "skip"
+        driver.page.focus("#method-zealous")
+        driver.page.keyboard.press("ArrowUp")
+        driver.find("#method-synthetic:checked")
+        until(lambda: has(driver, "Settings of synthetic"))
+        assert driver.evaluate("document.activeElement.id") == "method-synthetic", "the focus stays where it was"
+        driver.page.focus(".steps button[value=promise]")
+        driver.page.keyboard.press("Enter")
+        driver.find("#plan")
+        assert driver.complaints() == []

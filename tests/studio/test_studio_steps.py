@@ -1,0 +1,289 @@
+"""The five steps over HTTP: nothing is lost, errors stand at their fields, and what is shown to copy is true."""
+
+import html
+import json
+import re
+import shlex
+import zipfile
+from collections.abc import Iterator
+from contextlib import chdir, redirect_stdout
+from io import BytesIO, StringIO
+from pathlib import Path
+from typing import Any
+
+import pytest
+from commandline import crowd_log, demo_log, entries, run
+from serving import Serving, serving, until
+
+from searchveil.publish import METHODS, method_named
+from searchveil.studio.pages.steps import STEPS
+
+pytestmark = pytest.mark.slow
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    folder = tmp_path_factory.mktemp("studio")
+    crowd_log(folder)
+    (folder / "log.tsv").symlink_to("real.tsv")
+    (folder / "real.tsv").write_bytes(demo_log(60).read_bytes())
+    (folder / "broken.txt").write_text("no log at all\n")
+    (folder / "urls.csv").write_text("query,url\nnews,http://news.example\n")
+    return folder
+
+
+@pytest.fixture(scope="module")
+def studio(place: Path) -> Iterator[Serving]:
+    with serving(place) as made:
+        yield made
+
+
+def shown_code(page: str) -> list[str]:
+    """The command line and the Python that a page shows to copy."""
+    return [html.unescape(code) for code in re.findall(r"<pre[^>]*><code>(.*?)</code>", page, re.DOTALL)]
+
+
+def error_at(page: str, field: str) -> str:
+    found = re.search(rf'id="error-{field}"[^>]*>(.*?)</p>', page)
+    return html.unescape(found.group(1)) if found else ""
+
+
+def in_python(place: Path, code: str) -> str:
+    """What Python prints, in that folder."""
+    with chdir(place), redirect_stdout(StringIO()) as printed:
+        exec(code, {})
+    return printed.getvalue()
+
+
+def test_what_was_typed_stays_wherever_one_goes(studio: Serving) -> None:
+    draft, other = studio.new_draft(), studio.new_draft()
+    typed: dict[str, dict[str, str]] = {
+        "log": {"log": "crowd.csv", "format": "csv", "skip_lines": "0"},
+        "what": {"method": "zealous", "item": "url", "per_user": "not a number"},
+        "promise": {"epsilon": "-7", "delta": "0.25", "guess-users": "many"},
+        "budget": {"ledger": "new", "new_ledger": "mine.sqlite", "budget_epsilon": "lots", "out": "some/where"},
+    }
+    for step, form in typed.items():
+        studio.save(draft, step, form)
+    for step in (*STEPS, *reversed(STEPS)):
+        page = studio.get(f"{draft}/{step}")
+        for name, text in typed.get(step, {}).items():
+            ways = (
+                f'name="{name}" value="{text}" checked',
+                f'name="{name}" value="{text}"',
+                f'value="{text}" selected',
+            )
+            assert any(way in page for way in ways) or f'value="{text}" id="method-{text}" checked' in page, (
+                step,
+                name,
+            )
+    assert "not a number" not in studio.get(f"{other}/what"), "another draft is another draft"
+    studio.save(draft, "what", {"method": "korolova"})
+    studio.save(draft, "what", {"method": "zealous"})
+    assert 'value="not a number"' in studio.get(f"{draft}/what"), "not even a change of the method loses it"
+
+
+def test_errors_stand_at_the_field_that_they_belong_to(studio: Serving) -> None:
+    draft = studio.new_draft()
+    studio.save(draft, "what", {"method": "zealous"})
+    page = studio.save(draft, "what", {"method": "zealous", "per_user": "0", "first_threshold": "x"})
+    assert error_at(page, "per_user") == "per user must be a whole number of at least 1, not 0"
+    assert "whole number" in error_at(page, "first_threshold")
+    assert error_at(page, "epsilon") == error_at(page, "form") == ""
+    page = studio.save(draft, "promise", {"epsilon": "-1", "delta": "2", "guess-users": "1,000"})
+    assert error_at(page, "epsilon") == "epsilon must be a positive number, not -1; try epsilon 1"
+    assert "below 1" in error_at(page, "delta")
+    assert error_at(page, "guess-users") == "users must be a number, not '1,000'"
+    assert "The plan appears here" in page
+    studio.save(draft, "what", {"method": "zealous"})
+    page = studio.save(
+        draft, "promise", {"epsilon": "1", "delta": "1e-6", "notion": "probabilistic", "neighbours": "add-remove"}
+    )
+    assert error_at(page, "neighbours").endswith("; add neighbours replace-one"), "parameters that do not fit together"
+
+
+def test_a_plan_needs_no_log_and_says_what_an_attacker_may_learn(studio: Serving) -> None:
+    draft = studio.new_draft()
+    page = studio.save(draft, "promise", {"epsilon": "1", "delta": "1e-6"})
+    assert "The release is (1, 1e-06)-differentially private" in page
+    assert "right in at most 74 of 100" in page
+    assert [page.count(f'class="{kind}"') for kind in ("chance", "gained", "wrong")] == [50, 24, 26]
+    page = studio.save(draft, "promise", {"epsilon": "8", "delta": "0.5"})
+    assert "right in at most 100 of 100" in page
+    studio.save(draft, "what", {"method": "k-query"})
+    page = studio.get(f"{draft}/promise")
+    assert "NOT differentially private" in page
+    assert "Nothing bounds it" in page
+    assert 'class="gained"' not in page
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_plan_that_is_shown_is_that_of_the_command_and_of_python(studio: Serving, place: Path, method: str) -> None:
+    draft = studio.new_draft()
+    studio.save(draft, "what", {"method": method})
+    studio.save(draft, "promise", {name: str(value) for name, value in method_named(method).example.items()})
+    guess = {"guess-users": "2000", "guess-held": "9"}
+    example = {name: str(value) for name, value in method_named(method).example.items()}
+    page = studio.save(draft, "promise", {**example, **guess})
+    shown = re.search(r'<blockquote class="guarantee[^>]*>(.*?)</blockquote>', page, re.DOTALL)
+    assert shown is not None
+    command, python = shown_code(page)
+    assert method in command
+    planned = run(place, *shlex.split(command)[1:])
+    assert planned.code == 0, planned.err
+    assert html.unescape(shown.group(1)) in planned.out
+    assert in_python(place, python).strip() == html.unescape(shown.group(1))
+
+
+def test_what_is_expected_is_what_the_command_says(studio: Serving, place: Path) -> None:
+    draft = studio.new_draft()
+    studio.save(draft, "what", {"method": "zealous"})
+    page = studio.save(draft, "promise", {"epsilon": "2", "delta": "1e-6", "guess-users": "50000", "guess-held": "20"})
+    told = run(place, *shlex.split(shown_code(page)[0])[1:], "--json").json
+    expected = studio.get(f"{draft}/expected")
+    assert f"<strong>{round(told['expected_rows']):,}</strong>" in expected
+    assert f"about {told['needed_users']['users']:,} users have it" in expected
+    assert "the private log was not looked at" in expected
+    until(lambda: "so far" not in studio.get(f"{draft}/chart") and "<svg" in studio.get(f"{draft}/chart"))
+    chart = studio.get(f"{draft}/chart")
+    assert f"<td>{round(told['expected_rows']):,}</td>" in chart
+    assert "not from the log" in chart
+
+
+def test_how_a_log_is_read_is_shown_and_nothing_that_is_in_it(studio: Serving, place: Path) -> None:
+    draft = studio.new_draft()
+    studio.save(draft, "log", {"log": "real.tsv"})
+    until(lambda: "How it is read" in studio.get(f"{draft}/log"))
+    page = studio.get(f"{draft}/log")
+    figures = run(place, "inspect", "real.tsv", "--json").json
+    shown = re.sub(r"<[^>]+>", " ", page)
+    assert "aol" in shown
+    for name in ("rows", "queries", "clicks", "submissions", "sessions"):
+        assert f"{figures[name]:,}" not in shown
+    command, python = shown_code(page)
+    told = run(place, *shlex.split(command)[1:], "--json").json
+    assert told["columns"] == ["user", "query", "time", "rank", "url"]
+    assert in_python(place, python + "\nprint(log.format)").strip() == told["format"] == "aol"
+
+    answer = studio.post(f"{draft}/private", {"kind": "figures", "step": "log"})
+    assert answer.status_code == 303
+    until(lambda: f"{figures['queries']:,}" in studio.get(f"{draft}/log"))
+    page = studio.get(f"{draft}/log")
+    framed = page.index('class="private"')
+    assert all(page.index(f"<dd>{figures[name]:,}</dd>") > framed for name in ("rows", "queries", "clicks"))
+    studio.post(f"{draft}/private", {"kind": "figures", "step": "log", "hide": "yes"})
+    assert f"{figures['queries']:,}" not in studio.get(f"{draft}/log")
+
+
+def test_a_broken_file_is_told_with_a_remedy(studio: Serving) -> None:
+    draft = studio.new_draft()
+    studio.save(draft, "log", {"log": "broken.txt"})
+    until(lambda: "its format is none I know" in studio.get(f"{draft}/log"))
+    assert "or say above how these are to be read" in studio.get(f"{draft}/log")
+    studio.save(draft, "budget", {"ledger": "none", "out": "broken-out"})
+    page = studio.get(f"{draft}/budget")
+    assert "Before this can be paid, finish:" in page
+    assert 'name="confirm"' not in page
+    assert studio.post(f"{draft}/release", {"fingerprint": "x", "confirm": "1"}).status_code == 200
+    assert not list(Path(studio.folder).glob("broken-out"))
+
+
+@pytest.fixture(scope="module")
+def released(studio: Serving, place: Path) -> dict[str, Any]:
+    """A release from beginning to end, and the pages on the way."""
+    draft = studio.drafted("crowd.csv", epsilon="100", out="shared", counts="users")
+    studio.save(draft, "budget", {"ledger": "new", "new_ledger": "account.sqlite", "out": "shared",
+                                  "budget_epsilon": "150", "budget_delta": "1e-5"})  # fmt: skip
+    budget = studio.get(f"{draft}/budget")
+    wrong = [studio.confirm(draft, word).text for word in ("", "99", "100.0")]
+    run_page = studio.released(draft, "100")
+    return {"draft": draft, "budget": budget, "wrong": wrong, "run": run_page, "code": shown_code(budget)}
+
+
+def test_only_the_right_word_pays(studio: Serving, place: Path, released: dict[str, Any]) -> None:
+    assert "To spend ε = 100, type 100" in released["budget"]
+    for page in released["wrong"]:
+        assert error_at(page, "confirm").endswith("type 100")
+    assert [entry.out for entry in entries(place / "account.sqlite")] == [str(place / "shared")]
+    assert "shared is there" in studio.get(released["run"])
+    assert "Paid, as entry 1 of account.sqlite" in studio.get(released["run"])
+
+
+def test_the_release_is_that_of_the_command_and_of_python(
+    studio: Serving, place: Path, released: dict[str, Any], tmp_path: Path
+) -> None:
+    """Noise differs; what is promised, worked out and recorded does not."""
+    command, python = released["code"]
+    (tmp_path / "crowd.csv").write_bytes((place / "crowd.csv").read_bytes())
+    made = run(tmp_path, *shlex.split(command)[1:])
+    assert made.code == 0, made.err
+    (tmp_path / "python").mkdir()
+    (tmp_path / "python" / "crowd.csv").write_bytes((place / "crowd.csv").read_bytes())
+    in_python(tmp_path / "python", python)
+
+    def record(folder: Path) -> dict[str, Any]:
+        found: dict[str, Any] = json.loads((folder / "shared" / "guarantee.json").read_text())
+        return {name: found[name] for name in ("method", "item", "parameters", "guarantee", "counts")}
+
+    assert record(place) == record(tmp_path) == record(tmp_path / "python")
+    paid = [entries(folder / "account.sqlite")[0].epsilon for folder in (place, tmp_path, tmp_path / "python")]
+    assert paid == [100.0] * 3
+
+
+def test_the_budget_refuses_and_nothing_is_paid(studio: Serving, place: Path, released: dict[str, Any]) -> None:
+    draft = studio.drafted("crowd.csv", ledger="account.sqlite", epsilon="60", out="second")
+    page = studio.get(f"{draft}/budget")
+    assert "budget refused: asked ε = 60" in html.unescape(page)
+    assert 'name="confirm"' not in page
+    answer = studio.post(f"{draft}/release", {"confirm": "60", "fingerprint": "0"})
+    assert answer.status_code == 200
+    assert len(entries(place / "account.sqlite")) == 1
+
+
+def test_what_changed_in_another_tab_is_not_confirmed(studio: Serving, place: Path, released: dict[str, Any]) -> None:
+    draft = studio.drafted("crowd.csv", ledger="account.sqlite", epsilon="1", out="third")
+    seen = re.search(r'name="fingerprint" value="([0-9a-f]+)"', studio.get(f"{draft}/budget"))
+    assert seen is not None
+    studio.save(draft, "what", {"method": "zealous", "item": "keyword"})
+    answer = studio.post(f"{draft}/release", {"fingerprint": seen.group(1), "confirm": "1"})
+    assert "changed in another tab" in error_at(answer.text, "confirm")
+    assert len(entries(place / "account.sqlite")) == 1
+
+
+def test_a_release_is_shown_searched_and_downloaded(studio: Serving, place: Path, released: dict[str, Any]) -> None:
+    page = studio.get("/results", folder="shared")
+    assert page.count('<td class="number">') == 5
+    assert "Data card" in page
+    assert "license: other" not in page, "what machines read of the card"
+    assert "1 of 5 rows" in studio.get("/results", folder="shared", search="00000003")
+    assert "No row." in studio.get("/results", folder="shared", search="<script>")
+    archive = zipfile.ZipFile(BytesIO(studio.http.get("/results/zip", params={"folder": "shared"}).content))
+    assert sorted(archive.namelist()) == sorted(f"shared/{file.name}" for file in (place / "shared").iterdir())
+    for file in (place / "shared").iterdir():
+        assert archive.read(f"shared/{file.name}") == file.read_bytes()
+
+
+def test_releases_are_listed_compared_and_planned(studio: Serving, place: Path, released: dict[str, Any]) -> None:
+    home = studio.get("/")
+    assert '<a href="/results?folder=shared">shared</a>' in home
+    assert "ε ≤ 50" in html.unescape(home)
+    run(place, "release", "crowd.csv", "--method", "zealous", "--epsilon", "90", "--delta", "1e-6", "--out", "other")
+    page = studio.http.get("/compare", params=[("folder", "shared"), ("folder", "other")]).text
+    assert "5 in both, 0 in the first alone, 0 in the second alone" in page
+    assert studio.http.get("/compare", params=[("folder", "shared")]).status_code == 400
+    series = studio.get("/series", ledger="account.sqlite", epsilon="20", delta="1e-6", times="9")
+    assert "2 more are paid; release 3 of the series is refused" in series
+    assert len(entries(place / "account.sqlite")) == 1
+    assert "epsilon must be a number" in html.unescape(studio.get("/series", ledger="account.sqlite", epsilon="x"))
+
+
+def test_the_page_speaks_german(studio: Serving) -> None:
+    own = {"language": "de", "back": "/series"}
+    answer = studio.post("/language", own)
+    assert (answer.status_code, answer.headers["location"]) == (303, "/series")
+    page = studio.get("/series")
+    assert '<html lang="de">' in page
+    assert "Reihe planen" in page
+    for back in ("//evil.example", "https://evil.example", "/\\evil.example", "/enter?token=x"):
+        assert studio.post("/language", {"language": "en", "back": back}).headers["location"] == "/"
+    assert studio.post("/language", {"language": "xx", "back": "/"}).status_code == 400
