@@ -81,13 +81,12 @@ NEAR = 0.35  # of a noisy number: at the counts shown, more than five standard d
 
 def is_printed(shown: str, printed: Sequence[str], noisy: bool) -> bool:
     """Whether a line of a page is among those of a command; … stands for anything, spaces do not matter."""
-    shown = TIME_OF_DAY.sub("…", shown)
-    pattern = ".*".join(re.escape(part).replace(r"\ ", " ") for part in re.sub(r"\s+", " ", shown).split("…"))
+    shown = re.sub(r"\s+", " ", TIME_OF_DAY.sub("…", shown)).strip()
     numbers = [float(number.replace(",", "")) for number in NUMBER.findall(shown)]
-    if noisy:
-        pattern = re.sub(r"\d[\d,]*(?:\\\.\d+)?", lambda _: r"(\d[\d,]*(?:\.\d+)?)", pattern)
+    between = [re.escape(part).replace("…", ".*") for part in (NUMBER.split(shown) if noisy else [shown])]
+    pattern = f"({NUMBER.pattern})".join(between)
     for line in printed:
-        match = re.fullmatch(pattern.strip(), re.sub(r"\s+", " ", line).strip())
+        match = re.fullmatch(pattern, re.sub(r"\s+", " ", line).strip())
         if match and not noisy:
             return True
         if match:
@@ -109,6 +108,7 @@ def test_a_stale_line_is_found() -> None:
     assert not is_printed("  websearch.com   2,103", printed, noisy=False)
     assert not is_printed("  websearch.com   1,103", printed, noisy=True)
     assert not is_printed("  websearch.org   2,303", printed, noisy=True)
+    assert is_printed("(1, 1e-06)-private: 9", ["(1, 1e-06)-private: 10"], noisy=True)
     assert is_printed("  1  2026-11-16T00:20:11+00:00 in x", printed, noisy=False)
 
 
