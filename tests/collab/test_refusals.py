@@ -302,7 +302,7 @@ def test_what_a_party_sends_in_paper_mode_is_looked_at(what: str, forged: bytes,
     def send(recipient: str, phase: Any, topic: str, payload: bytes) -> None:
         honest(recipient, phase, topic, forged if topic == what else payload)
 
-    parties["b"].link.send = send  # type: ignore[method-assign, assignment]
+    parties["b"].link.send = send  # type: ignore[method-assign]
     outcome = consortium.run(CLICKS, parties=parties)
     outcome.assert_nothing_published()
     for name in consortium.names:
