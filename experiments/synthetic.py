@@ -60,7 +60,9 @@ def scores(view: View, original: View, test: TestSet) -> list[str]:
 
 def table(log: SearchLog, epsilon: float, delta: float) -> None:
     train, test_log = split(log, fraction=0.2, seed=1)
-    train, test_log = (replace(part, table=log.engine.stage(part.table)) for part in (train, test_log))
+    train, test_log = (
+        replace(part, table=log.engine.stage(part.table), source="the log") for part in (train, test_log)
+    )
     original = View.of_log(train)
     test = TestSet.draw(test_log, original=original, seed=1)
     asked = f"{len(test.queries)} queries, {len(test.sessions)} sessions of {test_log.users} users"

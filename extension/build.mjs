@@ -10,7 +10,7 @@ import { ICONS, icon } from "./icons.mjs";
 const root = import.meta.dirname;
 const out = process.argv.includes("--out") ? process.argv[process.argv.indexOf("--out") + 1] : join(root, "dist");
 const unpacked = join(out, "unpacked");
-const common = { bundle: true, charset: "utf8", legalComments: "none", logLevel: "warning", target: ["chrome121", "firefox142"] };
+const common = { absWorkingDir: root, preserveSymlinks: true, bundle: true, charset: "utf8", legalComments: "none", logLevel: "warning", target: ["chrome121", "firefox142"] };
 const version = JSON.parse(readFileSync(join(root, "package.json"), "utf8")).version;
 
 /** Where a rule's pages are, as a match pattern: with a query in the address, unless the site may post it. */

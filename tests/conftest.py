@@ -2,17 +2,23 @@
 
 import gc
 import os
+import shutil
 import sys
 import traceback
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import HealthCheck, settings
 from java import SHORT_LIVED_JAVA
 
 from searchveil.engine import Engine, open_engine
+
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
+CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 
 # No example fails for the time it takes. What lands is judged by the same examples every time; new ones are looked for
 # wherever people work on it.
@@ -35,6 +41,12 @@ os.environ["SPARK_SUBMIT_OPTS"] = " ".join(
 )
 
 
+def pytest_collection_finish() -> None:
+    """What is loaded by now stays to the end: the garbage collector need not look through it again and again."""
+    gc.collect()
+    gc.freeze()
+
+
 @pytest.fixture(scope="session")
 def duckdb_engine() -> Iterator[Engine]:
     engine = open_engine("duckdb")
@@ -54,6 +66,19 @@ def engine(request: pytest.FixtureRequest) -> Engine:
     """Each engine in turn; Spark is started once, by the first test that needs it."""
     opened: Engine = request.getfixturevalue(f"{request.param}_engine")
     return opened
+
+
+@pytest.fixture(scope="module")
+def browser() -> "Iterator[Browser]":
+    executable = next(filter(None, map(shutil.which, CHROMIUM)), None)
+    if executable is None:
+        pytest.skip("no Chromium was found; `make browser` installs one")
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=executable)
+        yield running
+        running.close()
 
 
 @pytest.fixture

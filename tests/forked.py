@@ -6,6 +6,7 @@ command itself.
 """
 
 import atexit
+import gc
 import json
 import os
 import signal
@@ -70,6 +71,8 @@ def serve() -> None:
     names = [module.name for module in pkgutil.walk_packages(searchveil.__path__, "searchveil.")]
     for name in [*HEAVY, *(name for name in names if not name.endswith("__main__"))]:
         importlib.import_module(name)
+    gc.collect()
+    gc.freeze()  # so that no command looks through all this again
     for line in sys.stdin:
         asked = json.loads(line)
         child = os.fork()

@@ -1,15 +1,19 @@
-"""What the documentation shows works: its commands run, its links lead somewhere."""
+"""What the documentation shows works: its commands run and print that, its links lead somewhere, its site is built."""
 
 import os
 import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from forked import fork_server
 
+import searchveil as sv
 from searchveil.log.demo import write_demo
 from searchveil.publish import METHODS
 from searchveil.publish.k_keyword import KKeyword
@@ -25,12 +29,15 @@ from searchveil.publish.votes import Votes
 from searchveil.publish.weighted import Weighted
 from searchveil.publish.zealous import Zealous
 
+if TYPE_CHECKING:
+    from playwright.sync_api import Browser
+
 ROOT = Path(__file__).parents[1]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 NAMES = [str(page.relative_to(ROOT)) for page in PAGES]
 SHELL_FENCES = {"console", "sh", "bash"}
 PLACEHOLDERS = {"FILE", "LOG", "DIR", "your-log.tsv"}  # files of the reader's own
-FENCE = re.compile(r"^```(\w*)[^\n]*\n(.*?)^```", re.MULTILINE | re.DOTALL)
+FENCE = re.compile(r"^```([\w{}-]*) ?([^\n]*)\n(.*?)^```", re.MULTILINE | re.DOTALL)
 LINK = re.compile(r"(?<!!)\[[^\]]*\]\(([^)\s]+)\)")
 SHELLS_OWN = re.compile(r"[|<>&;$`*?~]")
 SECONDS = 280  # after which a command hangs, on a machine however slow
@@ -39,14 +46,70 @@ LARGEST = {"--users": 2000, "--clients": 60}  # a larger log or crowd shows noth
 EXPECTED_CODE = re.compile(r"#.*\bexit (\d)\b")  # a line that shows a refusal says so: `searchveil …  # exit 3`
 
 
-def commands(text: str) -> list[str]:
-    """The searchveil lines of the shell blocks, continued lines joined, without the prompt."""
-    found = []
-    for language, block in FENCE.findall(text):
-        if language in SHELL_FENCES:
-            lines = block.replace("\\\n", " ").splitlines()
-            found += [line.removeprefix("$ ") for line in lines if line.removeprefix("$ ").startswith("searchveil ")]
+@dataclass(frozen=True)
+class Shown:
+    """A command of a page, and the lines of output that the page shows for it."""
+
+    line: str
+    output: tuple[str, ...] = ()
+    noisy: bool = False  # its numbers are drawn with noise: they stand for others near them
+
+
+def commands(text: str) -> list[Shown]:
+    """The searchveil lines of the shell blocks, continued lines joined, without the prompt, and what they print."""
+    found: list[Shown] = []
+    for language, noisy, block in FENCE.findall(text):
+        if language not in SHELL_FENCES:
+            continue
+        output: list[str] = []  # of no command yet
+        prompts = "$ " in block
+        for line in block.replace("\\\n", " ").splitlines():
+            if line.startswith("$ ") or not prompts:
+                output = []
+                if line.removeprefix("$ ").startswith("searchveil "):
+                    found.append(Shown(line.removeprefix("$ "), (), noisy == "noisy"))
+            elif found and line.strip("… "):
+                output.append(line.rstrip())
+                found[-1] = replace(found[-1], output=tuple(output))
     return found
+
+
+NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
+TIME_OF_DAY = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\+00:00)?")
+NEAR = 0.35  # of a noisy number: at the counts shown, more than five standard deviations of the noise
+
+
+def is_printed(shown: str, printed: Sequence[str], noisy: bool) -> bool:
+    """Whether a line of a page is among those of a command; … stands for anything, spaces do not matter."""
+    shown = TIME_OF_DAY.sub("…", shown)
+    pattern = ".*".join(re.escape(part).replace(r"\ ", " ") for part in re.sub(r"\s+", " ", shown).split("…"))
+    numbers = [float(number.replace(",", "")) for number in NUMBER.findall(shown)]
+    if noisy:
+        pattern = re.sub(r"\d[\d,]*(?:\\\.\d+)?", lambda _: r"(\d[\d,]*(?:\.\d+)?)", pattern)
+    for line in printed:
+        match = re.fullmatch(pattern.strip(), re.sub(r"\s+", " ", line).strip())
+        if match and not noisy:
+            return True
+        if match:
+            pairs = zip(numbers, (float(value.replace(",", "")) for value in match.groups()), strict=True)
+            if all(abs(said - value) <= max(3, NEAR * max(said, value)) for said, value in pairs):
+                return True
+    return False
+
+
+def test_a_stale_line_is_found() -> None:
+    printed = [
+        "claims ε = 0.427, δ = 0",
+        "  websearch.com        2,303",
+        "1  2026-01-01T00:00:00+00:00 in x",
+    ]
+    assert is_printed("claims ε = 0.427, …", printed, noisy=False)
+    assert not is_printed("claims ε = 0.428, …", printed, noisy=False)
+    assert is_printed("  websearch.com   2,103", printed, noisy=True)
+    assert not is_printed("  websearch.com   2,103", printed, noisy=False)
+    assert not is_printed("  websearch.com   1,103", printed, noisy=True)
+    assert not is_printed("  websearch.org   2,303", printed, noisy=True)
+    assert is_printed("  1  2026-11-16T00:20:11+00:00 in x", printed, noisy=False)
 
 
 def is_for_the_reader(line: str) -> bool:
@@ -59,20 +122,22 @@ def test_commands_are_found() -> None:
         "```console\n$ searchveil inspect log.tsv\nsearchveil  output\n$ searchveil inspect LOG\n```\n"
         "```text\nsearchveil not to run\n```\n"
     )
-    assert commands(page)[0].split() == ["searchveil", "demo", "--out", "log.tsv", "#", "a", "remark"]
-    assert "searchveil inspect log.tsv" in commands(page)
-    assert not any("not to run" in line for line in commands(page))
-    assert [is_for_the_reader(line) for line in commands(page)] == [False, False, False, True]
+    lines = [shown.line for shown in commands(page)]
+    assert lines[0].split() == ["searchveil", "demo", "--out", "log.tsv", "#", "a", "remark"]
+    assert lines[1:] == ["searchveil inspect log.tsv", "searchveil inspect LOG"]
+    assert [is_for_the_reader(line) for line in lines] == [False, False, True]
+    assert [shown.output for shown in commands(page)] == [(), ("searchveil  output",), ()]
+    assert [shown.noisy for shown in commands("```console noisy\n$ searchveil plan\n  1\n…\n```\n")] == [True]
 
 
 def outcome(line: str, folder: Path) -> tuple[int, str]:
-    """The exit code and standard error; a shell is asked only for what is a shell's business."""
+    """The exit code and all that was printed; a shell is asked only for what is a shell's business."""
     if not SHELLS_OWN.search(line.partition(" #")[0]):
-        code, _, err = fork_server().run(shlex.split(line, comments=True), folder, os.environ, SECONDS)
-        return code, err
+        code, out, err = fork_server().run(shlex.split(line, comments=True), folder, os.environ, SECONDS)
+        return code, out + err
     env = os.environ | {"PATH": f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"}
     done = subprocess.run(["bash", "-c", line], cwd=folder, env=env, capture_output=True, encoding="utf-8")
-    return done.returncode, done.stderr
+    return done.returncode, done.stdout + done.stderr
 
 
 def in_small(line: str) -> str:
@@ -90,7 +155,7 @@ def test_only_the_size_of_a_line_is_changed() -> None:
 
 
 def test_a_line_means_what_a_shell_takes_it_for(tmp_path: Path) -> None:
-    assert outcome("searchveil --version  # exit 0; fine", tmp_path) == (0, "")
+    assert outcome("searchveil --version  # exit 0; fine", tmp_path)[0] == 0
     assert outcome("searchveil --version > version.txt", tmp_path) == (0, "")
     assert (tmp_path / "version.txt").read_text().startswith("searchveil ")
     refused = outcome("searchveil --frobnicate", tmp_path)
@@ -98,20 +163,48 @@ def test_a_line_means_what_a_shell_takes_it_for(tmp_path: Path) -> None:
     assert refused[0] == 2
 
 
-def commands_to_run(name: str) -> list[str]:
-    return [line for line in commands((ROOT / name).read_text(encoding="utf-8")) if not is_for_the_reader(line)]
+def commands_to_run(name: str) -> list[Shown]:
+    shown = commands((ROOT / name).read_text(encoding="utf-8"))
+    return [one for one in shown if not is_for_the_reader(one.line)]
+
+
+def programs(page: str) -> list[str]:
+    """The Python blocks that are whole programs: they begin with what they import."""
+    blocks = [block for language, _, block in FENCE.findall(page) if language == "python"]
+    return [block for block in blocks if block.startswith(("import ", "from "))]
+
+
+def runs_spark(name: str) -> bool:
+    return any("--engine spark" in shown.line for shown in commands_to_run(name))
+
+
+def is_run(name: str) -> bool:
+    return bool(commands_to_run(name) or programs((ROOT / name).read_text(encoding="utf-8")))
+
+
+def marked(name: str) -> Any:
+    return pytest.param(name, marks=[pytest.mark.spark] if runs_spark(name) else [])
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", [name for name in NAMES if commands_to_run(name)])
-def test_the_commands_of_a_page_run_in_order(name: str, tmp_path: Path) -> None:
-    lines = commands_to_run(name)
-    if not any("--out log.tsv" in line for line in lines):  # most pages begin where there is a log already
+@pytest.mark.parametrize("name", [marked(name) for name in NAMES if is_run(name)])
+def test_a_page_runs_and_prints_what_it_shows(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    page = (ROOT / name).read_text(encoding="utf-8")
+    if not any("--out log.tsv" in shown.line for shown in commands_to_run(name)):
+        # Most pages begin where there is a log already.
         write_demo(tmp_path / "log.tsv", users=300, seed=1)
-    for line in lines:
-        code, err = outcome(in_small(line), tmp_path)
-        expected = EXPECTED_CODE.search(line)
-        assert code == (int(expected[1]) if expected else 0), f"{line}\n{err}"
+    shows = any(shown.output for shown in commands_to_run(name))  # figures that come of logs of the size told
+    for shown in commands_to_run(name):
+        line = shown.line if shows and "simulate" not in shown.line else in_small(shown.line)
+        code, said = outcome(line, tmp_path)
+        expected = EXPECTED_CODE.search(shown.line)
+        assert code == (int(expected[1]) if expected else 0), f"{shown.line}\n{said}"
+        printed = said.splitlines()
+        stale = [line for line in shown.output if not is_printed(line, printed, shown.noisy)]
+        assert not stale, f"{shown.line} does not print\n" + "\n".join(stale) + f"\nbut\n{said}"
+    monkeypatch.chdir(tmp_path)
+    for program in programs(page):
+        exec(compile(program, name, "exec"), {"__name__": "__main__"})
 
 
 def test_the_readme_shows_commands() -> None:
@@ -198,3 +291,61 @@ def test_every_page_that_the_program_names_is_there() -> None:
     assert any("#" in page for page in named)
     for page in named:
         assert_leads_somewhere(page, ROOT)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The site as `make docs` builds it: a warning is an error."""
+    folder = tmp_path_factory.mktemp("site")
+    command = [sys.executable, "-m", "sphinx", "-W", "--keep-going", "-q", "-d", str(folder / "doctrees")]
+    built = subprocess.run([*command, str(ROOT / "docs"), str(folder / "html")], capture_output=True, encoding="utf-8")
+    assert built.returncode == 0, built.stderr
+    return folder / "html"
+
+
+@pytest.mark.slow
+def test_the_site_has_every_page_and_asks_no_network(site: Path) -> None:
+    for page in (ROOT / "docs").rglob("*.md"):
+        made = site / page.relative_to(ROOT / "docs").with_suffix(".html")
+        assert made.exists(), f"{page} is no page of the site"
+    loads = re.compile(r"<(?:script|img|iframe|source)\b[^>]*\bsrc=\"([^\"]*)\"|<link\b[^>]*\bhref=\"([^\"]*)\"")
+    for made in site.rglob("*.html"):
+        for addresses in loads.findall(made.read_text(encoding="utf-8")):
+            address = "".join(addresses).partition("?")[0]
+            assert "//" not in address, f"{made.name} loads {address}"
+    styles = "".join(style.read_text(encoding="utf-8") for style in site.rglob("*.css"))
+    assert not re.search(r"url\(\s*[\"']?(?:https?:)?//|@import", styles)
+    commands = (site / "reference" / "commands.html").read_text(encoding="utf-8")
+    python = (site / "reference" / "python.html").read_text(encoding="utf-8")
+    assert "--budget-composition" in commands
+    assert "searchveil-collab-simulate" in commands
+    for name in sorted(set(sv.__all__) - {"__version__"}):
+        assert f"searchveil.{name}" in python, f"the reference does not have {name}"
+
+
+@pytest.mark.slow
+def test_the_site_is_searched_from_a_folder(site: Path, browser: "Browser") -> None:
+    """Without a server: the index is a script, which a browser loads from a file."""
+    page = browser.new_page(viewport={"width": 390, "height": 844})
+    asked: list[str] = []
+    page.on("request", lambda request: asked.append(request.url))
+    page.goto(f"{(site / 'search.html').as_uri()}?q=weekly")
+    page.wait_for_selector("#search-results li a", timeout=60_000)
+    found = page.locator("#search-results li a").all_inner_texts()
+    assert any("weekly logs" in title for title in found)
+    for name in ("index", "methods", "reference/commands", "howto/choose"):
+        page.goto((site / f"{name}.html").as_uri())
+        assert page.evaluate("document.documentElement.scrollWidth") <= 390, f"{name} is wider than a telephone"
+    page.close()
+    assert {address.partition(":")[0] for address in asked} <= {"file", "data"}
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_every_method_has_a_page_that_says_when(method: str) -> None:
+    page = (ROOT / "docs" / "methods" / f"{method}.md").read_text(encoding="utf-8")
+    assert page.startswith(f"# {method}: ")
+    assert "**When to take it**" in page
+    assert "**When not**" in page
+    assert any(f"--method {method} " in shown.line for shown in commands(page))
+    index = (ROOT / "docs" / "methods" / "index.md").read_text(encoding="utf-8")
+    assert f"]({method}.md)" in index

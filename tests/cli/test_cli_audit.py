@@ -53,6 +53,11 @@ def test_what_is_refused(searchveil: Any, arguments: tuple[str, ...], message: s
     assert_refused(searchveil(*AUDIT, *arguments), message)
 
 
+def test_a_synthetic_log_has_canaries_of_its_own(searchveil: Any) -> None:
+    asked = ("audit", "--method", "synthetic", "--epsilon", "0.3", "--delta", "0.1", "--canary", "near")
+    assert_refused(searchveil(*asked), "no canary 'near' for this method; there are query, pair, transition, word")
+
+
 @pytest.mark.slow
 def test_an_item_that_no_canary_could_be_seen_by_is_refused(searchveil: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     def days(log: SearchLog) -> Any:

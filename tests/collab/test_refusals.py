@@ -278,3 +278,56 @@ def test_the_coordinator_takes_only_so_much_of_a_party(tmp_path: Path, monkeypat
     monkeypatch.setattr("searchveil.collab.coordinator.MOST_OF_A_PARTY", 100)
     outcome = run_with(Consortium(tmp_path), lambda party: None)
     assert_refused_everywhere(outcome, "sent more than 0 MiB of ids")
+
+
+PAPER = {"mode": "paper", "epsilon": 20.0, "delta": 0.9}
+CLICKS = {name: {f"{name}{i}": ["weather→w.example", "news→n.example"] for i in range(2)} for name in "ab"}
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("what", "forged", "says"),
+    [
+        ("items", bytes(256), "malformed"),  # 0 is no square
+        ("items", bytes(255), "cut off"),
+        ("told", b'{"no": "list"', "malformed"),
+        ("slack", bytes(512), "malformed"),
+    ],
+)
+def test_what_a_party_sends_in_paper_mode_is_looked_at(what: str, forged: bytes, says: str, tmp_path: Path) -> None:
+    consortium = Consortium(tmp_path, 2, settings=PAPER)
+    parties = {name: consortium.party(name, CLICKS[name]) for name in consortium.names}
+    honest = parties["b"].link.send
+
+    def send(recipient: str, phase: Any, topic: str, payload: bytes) -> None:
+        honest(recipient, phase, topic, forged if topic == what else payload)
+
+    parties["b"].link.send = send  # type: ignore[method-assign, assignment]
+    outcome = consortium.run(CLICKS, parties=parties)
+    outcome.assert_nothing_published()
+    for name in consortium.names:
+        assert isinstance(outcome.failed[name], RunFailed), repr(outcome.failed[name])
+        assert says in str(outcome.failed[name])
+
+
+@pytest.mark.slow
+def test_a_program_that_would_take_hours_is_refused_at_everybody(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("searchveil.collab.paper_party.MOST_ENTRIES", 10)
+    outcome = Consortium(tmp_path, 2, settings=PAPER).run(CLICKS)
+    outcome.assert_nothing_published()
+    for name in "ab":
+        assert "more than 10 take an hour and more; take smaller logs, or the private mode" in str(outcome.failed[name])
+
+
+@pytest.mark.slow
+def test_paper_mode_has_nothing_that_a_ledger_could_count(tmp_path: Path) -> None:
+    consortium = Consortium(tmp_path, 2, settings=PAPER)
+    paying = ledgers(consortium)
+    outcome = consortium.run(CLICKS, of_party=lambda name: {"ledger": paying[name]})
+    outcome.assert_nothing_published()
+    assert any(
+        "a release without differential privacy has no finite cost" in str(one) for one in outcome.failed.values()
+    )
+    assert not any(ledger.spent().entries for ledger in paying.values())

@@ -153,49 +153,6 @@ def test_a_worker_that_dies_in_the_middle_is_survived(cluster: Cluster, log: Pat
     )
 
 
-def test_rounds_survive_a_worker_with_the_same_noise(cluster: Cluster, log: Path, tmp_path: Path) -> None:
-    """What it kept of the pairs and of a round is computed again: the scores, which are noisy, are those without loss.
-
-    Fresh noise for the same totals would be a measurement that nobody paid for.
-    """
-    victim = cluster.add_worker()
-    loopback = ["spark.driver.host=127.0.0.1", "spark.driver.bindAddress=127.0.0.1"]
-    small = ["spark.sql.shuffle.partitions=4", "spark.sql.files.maxPartitionBytes=200000"]
-    options = {"engine": "spark", "master": cluster.url, "executor_memory": "600MB", "spark_conf": loopback + small}
-    script = Path(__file__).with_name("scores.py")
-    environment = os.environ | cluster.environment()
-    environment["PYTHONPATH"] += os.pathsep + str(Path(__file__).parents[1])
-    named = []
-    for lost_after in (2, None):  # with a loss first: the others go on as two
-        out, said = tmp_path / f"{lost_after}.json", tmp_path / f"{lost_after}.txt"
-        with said.open("w") as stderr:
-            running = subprocess.Popen(
-                [sys.executable, str(script), str(log), json.dumps(options), str(out)],
-                env=environment,
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=stderr,
-                encoding="utf-8",
-            )
-        assert running.stdin is not None
-        assert running.stdout is not None
-        begun = 0
-        while running.stdout.readline():
-            begun += 1
-            if begun == lost_after:
-                assert any((cluster.folder / victim.log.stem).glob("app-*"))  # it works for this program
-                victim.kill()
-            running.stdin.write("\n")
-            running.stdin.flush()
-        code, _, _ = finish(running)
-        assert code == 0, said.read_text()
-        assert begun > 2
-        named.append(json.loads(out.read_text(encoding="utf-8")))
-    assert victim.process.returncode is not None
-    assert len(named[0]) > 3
-    assert named[0] == named[1]
-
-
 def test_workers_of_another_user(tmp_path_factory: pytest.TempPathFactory, log: Path, tmp_path: Path) -> None:
     """They read the log where it lies, and nothing that only the user who asks may read."""
     if os.geteuid() != 0:

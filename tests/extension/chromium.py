@@ -81,7 +81,7 @@ class Chromium:
             one["id"] for one in session.send("SystemInfo.getProcessInfo")["processInfo"] if one["type"] == "browser"
         ]
         os.kill(browser, signal.SIGKILL)
-        until(lambda: not self.context.pages)
+        assert until(lambda: not Path(f"/proc/{browser}").exists())
         for lock in self.folder.glob("Singleton*"):
             lock.unlink()
 

@@ -44,7 +44,7 @@ def servers(tmp_path: Path) -> Iterator[Servers]:
     running.close()
 
 
-@pytest.fixture(scope="session")
+@pytest.fixture(scope="module")  # as `browser` of ../conftest.py: only one may run in a process
 def playwright() -> Iterator[Playwright]:
     with sync_playwright() as running:
         yield running

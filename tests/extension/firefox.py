@@ -1,18 +1,13 @@
-"""A profile of the Firefox that is there, driven by Marionette, its own remote control."""
+"""A profile of the Firefox that is there, driven by Marionette, the remote control that geckodriver speaks to."""
 
 import json
 import shutil
+import socket
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
-
-from marionette_driver import By
-from marionette_driver.addons import Addons
-from marionette_driver.marionette import Marionette, WebElement
 
 FIREFOX = ("firefox-esr", "firefox")
 ADDON = "extension@searchveil.example"
@@ -38,11 +33,58 @@ PREFERENCES = {
     "intl.accept_languages": "de-CH",  # so that it shows where requests name it
 }
 
+CLICK = """const [widget] = arguments;
+  window.CustomizableUI.addWidgetToArea(widget, "nav-bar");
+  const button = document.getElementById(widget).querySelector(".unified-extensions-item-action-button");
+  const label = button.getAttribute("label");
+  button.click();
+  return label;"""
+READ = """const [store, done] = arguments;
+  const request = indexedDB.open("searchveil");
+  request.onsuccess = () => {
+    const all = request.result.transaction(store).objectStore(store).getAll();
+    const plain = (row) => ({ ...row, report: row.report ? "bytes" : null });
+    all.onsuccess = () => { request.result.close(); done(all.result.map(plain)); };
+  };"""
+
 
 def executable() -> str:
     found = next((path for name in FIREFOX if (path := shutil.which(name))), None)
     assert found is not None, "no Firefox is installed (make firefox)"
     return found
+
+
+class Marionette:
+    """WebDriver's commands as Firefox takes them over TCP: a length, then [0, number, name, parameters]."""
+
+    def __init__(self, port: int) -> None:
+        self.connection = socket.create_connection(("127.0.0.1", port))
+        self.connection.settimeout(2 * PATIENCE)
+        self.read = self.connection.makefile("rb")
+        self.number = 0
+        self._receive()  # Firefox says who it is
+
+    def _receive(self) -> Any:
+        size = b""
+        while not size.endswith(b":"):
+            part = self.read.read(1)
+            if not part:
+                raise ConnectionError("Firefox has gone")
+            size += part
+        return json.loads(self.read.read(int(size[:-1])))
+
+    def __call__(self, command: str, **parameters: Any) -> Any:
+        self.number += 1
+        sent = json.dumps([0, self.number, command, parameters]).encode()
+        self.connection.sendall(b"%d:%b" % (len(sent), sent))
+        _, number, error, result = self._receive()
+        assert number == self.number
+        assert error is None, f"{command}: {error['message']}"
+        return result.get("value", result) if isinstance(result, dict) else result
+
+    def close(self) -> None:
+        self.read.close()
+        self.connection.close()
 
 
 class Firefox:
@@ -55,7 +97,7 @@ class Firefox:
         lines = [f"user_pref({json.dumps(name)}, {json.dumps(value)});" for name, value in preferences.items()]
         (folder / "user.js").write_text("\n".join(lines))
         self.open()
-        Addons(self.driver).install(str(archive))
+        self.do("Addon:Install", path=str(archive), temporary=False)
 
     def open(self) -> None:
         port = self.folder / "MarionetteActivePort"
@@ -70,10 +112,9 @@ class Firefox:
             assert self.process.poll() is None, "Firefox ended"
             assert time.monotonic() < end, "Firefox did not start"
             time.sleep(0.1)
-        self.driver = Marionette(host="127.0.0.1", port=int(port.read_text()))
-        self.driver.start_session({"acceptInsecureCerts": True})
-        self.driver.timeout.implicit = PATIENCE
-        self.driver.timeout.page_load = PATIENCE
+        self.do = Marionette(int(port.read_text()))
+        limits = dict.fromkeys(("implicit", "pageLoad", "script"), 1000 * PATIENCE)
+        self.do("WebDriver:NewSession", acceptInsecureCerts=True, timeouts=limits)
 
     def __enter__(self) -> "Firefox":
         return self
@@ -87,69 +128,71 @@ class Firefox:
         """As a power cut does it."""
         self.process.kill()
         self.process.wait()
-        with suppress(Exception):
-            self.driver.cleanup()
+        self.do.close()
 
     def page(self, name: str) -> None:
-        self.driver.navigate(f"{self.base}/{name}.html")
+        self.navigate(f"{self.base}/{name}.html")
         self.find("nav a")
 
-    def find(self, selector: str) -> WebElement:
-        return self.driver.find_element(By.CSS_SELECTOR, selector)
+    def navigate(self, address: str) -> None:
+        self.do("WebDriver:Navigate", url=address)
 
-    def button(self, text: str) -> WebElement:
-        return self.driver.find_element(By.XPATH, f"//button[normalize-space()='{text}']")
+    def find(self, selector: str, using: str = "css selector") -> str:
+        """The element's name, once it is there."""
+        (found,) = self.do("WebDriver:FindElement", using=using, value=selector).values()
+        return str(found)
+
+    def click(self, element: str) -> None:
+        self.do("WebDriver:ElementClick", id=element)
+
+    def press(self, text: str) -> None:
+        """The button with this text."""
+        self.click(self.find(f"//button[normalize-space()='{text}']", "xpath"))
+
+    def type(self, selector: str, text: str) -> None:
+        self.do("WebDriver:ElementSendKeys", id=self.find(selector), text=text)
 
     def wait(self, text: str) -> None:
         """Until the page says this."""
-        self.driver.find_element(By.XPATH, f"//*[contains(text(), '{text}')]")
+        self.find(f"//*[contains(text(), '{text}')]", "xpath")
 
     def search(self, address: str, click: str = "") -> None:
-        self.driver.navigate(address)
+        self.navigate(address)
         time.sleep(0.3)
         if click:
-            self.find(click).click()
+            self.click(self.find(click))
             end = time.monotonic() + PATIENCE
-            while self.driver.get_url() == address and time.monotonic() < end:
+            while self.do("WebDriver:GetCurrentURL") == address and time.monotonic() < end:
                 time.sleep(0.1)
 
     def join(self, community: Path, invitation: str) -> None:
         self.page("settings")
-        self.driver.execute_script(
-            "const wait = document.getElementById('wait'); wait.value = '0'; wait.dispatchEvent(new Event('change'));"
+        self.script(
+            "const [at] = arguments; at.value = '0'; at.dispatchEvent(new Event('change'));", self.find("#wait")
         )
         self.wait("Saved.")
-        self.find("#community").send_keys(str(community))
-        self.find("#invitation").send_keys(invitation)
-        self.find("#join button").click()
+        self.type("#community", str(community))
+        self.type("#invitation", invitation)
+        self.click(self.find("#join button"))
         self.wait("You are in: Reading club.")
 
-    @contextmanager
-    def chrome(self) -> Iterator[None]:
-        """The browser's own window instead of the page."""
-        with self.driver.using_context("chrome"):
-            yield
+    def script(self, text: str, *arguments: Any) -> Any:
+        return self.do("WebDriver:ExecuteScript", script=text, args=[_element(one) for one in arguments])
 
     def toggle(self) -> str:
         """A real click on the icon; what its label says then."""
-        with self.chrome():
-            widget = f"{ADDON.replace('@', '_').replace('.', '_')}-browser-action"
-            script = """const [widget] = arguments;
-              window.CustomizableUI.addWidgetToArea(widget, "nav-bar");
-              const button = document.getElementById(widget).querySelector(".unified-extensions-item-action-button");
-              const label = button.getAttribute("label");
-              button.click();
-              return label;"""
-            return str(self.driver.execute_script(script, [widget]))
+        widget = f"{ADDON.replace('@', '_').replace('.', '_')}-browser-action"
+        self.do("Marionette:SetContext", value="chrome")  # the browser's own window
+        label = self.script(CLICK, widget)
+        self.do("Marionette:SetContext", value="content")
+        return str(label)
 
     def stored(self, store: str) -> list[dict[str, Any]]:
         """All rows of one of the extension's tables; asked on one of its pages."""
-        script = """const [store, done] = [arguments[0], arguments[arguments.length - 1]];
-          const request = indexedDB.open("searchveil");
-          request.onsuccess = () => {
-            const all = request.result.transaction(store).objectStore(store).getAll();
-            const plain = (row) => ({ ...row, report: row.report ? "bytes" : null });
-            all.onsuccess = () => { request.result.close(); done(all.result.map(plain)); };
-          };"""
-        found: list[dict[str, Any]] = self.driver.execute_async_script(script, [store])
+        found: list[dict[str, Any]] = self.do("WebDriver:ExecuteAsyncScript", script=READ, args=[store])
         return found
+
+
+def _element(argument: str) -> Any:
+    """Elements are known by their names, which are UUIDs."""
+    return {"element-6066-11e4-a52e-4f735466cecf": argument} if argument.count("-") == 4 else argument

@@ -108,10 +108,10 @@ def test_five_people(profile: Profile, servers: Servers, websites: Websites) -> 
         }[name]
         browser.context.close()
     assert servers.release(job, "released") == {"shared query": 3}
-    check_wires(servers)
+    check_wires(servers, 16)
 
 
-def check_wires(servers: Servers) -> None:
+def check_wires(servers: Servers, least: int) -> None:
     """Who asked is on connections of its own, and nothing else that a browser adds tells one member from another."""
     seen = 0
     for wire in servers.wires.values():
@@ -127,7 +127,7 @@ def check_wires(servers: Servers) -> None:
                 if "authorization" not in headers and not path.startswith("OPTIONS"):
                     assert "moz-extension" not in headers.get("origin", "")
                     seen += 1
-    assert seen > 10
+    assert seen >= least
 
 
 def test_what_is_recorded_and_what_is_not(profile: Profile, websites: Websites, tmp_path: Path) -> None:
@@ -219,7 +219,7 @@ def pages(browser: Chromium, tmp_path: Path) -> None:
         page = browser.page(name)
         page.evaluate(axe)
         for scheme in ("light", "dark"):
-            page.emulate_media(color_scheme=scheme)  # type: ignore[arg-type]
+            page.emulate_media(color_scheme=scheme)
             for width in (1100, 390):
                 page.set_viewport_size({"width": width, "height": 800})
                 found = page.evaluate(barriers)
@@ -260,15 +260,12 @@ def test_trouble(profile: Profile, servers: Servers, websites: Websites) -> None
     browser.kill()
 
     # The relay holds reports longer than this browser lives: they arrive, and nobody tells it.
+    tried = sent_to_relay(servers)
     servers.settings("relay-1", hold_seconds=3.0)
     servers.start("relay-1")
     browser.open()
-    page = article(browser, job)
-    wire = servers.wires["relay-1"]
-    wire.said.clear()
-    page.get_by_role("button", name="Try now").click()
-    assert until(lambda: any("POST /reports/1" in path for said in wire.said for path, _ in requests(said)))
-    page.wait_for_timeout(300)
+    try_now(article(browser, job))
+    assert until(lambda: sent_to_relay(servers) > tried)
     browser.kill()
     servers.stop("relay-1")  # it passes on what it holds before it ends
     servers.settings("relay-1", hold_seconds=0.05)
@@ -276,11 +273,23 @@ def test_trouble(profile: Profile, servers: Servers, websites: Websites) -> None
     browser.open()
     assert [row["sent"] for row in browser.stored("outbox")] == [None] * 4
     page = article(browser, job)
-    until(lambda: page.get_by_role("button", name="Try now").is_visible() or page.get_by_text("Done:").is_visible())
-    if page.get_by_role("button", name="Try now").is_visible():
-        page.get_by_role("button", name="Try now").click()
+    try_now(page)
     page.get_by_text("Done: delivered 4, refused by the server 0.").wait_for()
     assert servers.release(job, "released") == {"again and again": 3}
+
+
+def sent_to_relay(servers: Servers) -> int:
+    """How many times something was."""
+    said = servers.wires["relay-1"].said
+    return sum("POST /reports/1" in path for connection in said for path, _ in requests(connection))
+
+
+def try_now(page: Page) -> None:
+    """Unless the browser has tried by itself meanwhile."""
+    button = page.get_by_role("button", name="Try now")
+    until(lambda: button.is_visible() or page.get_by_text("Done:").is_visible())
+    if button.is_visible():
+        button.click()
 
 
 def forged(browser: Chromium, servers: Servers, page: Page) -> None:

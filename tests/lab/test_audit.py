@@ -204,7 +204,7 @@ MUTANTS: dict[str, tuple[Mechanism, int, Sequence[str]]] = {
         ["unique"],
     ),
     "weighted, unkept items": (
-        weighted_mutants.WeightedUnkeptNamed(0.5, 0.02, counts="none", candidates_per_user=1),
+        weighted_mutants.WeightedUnkeptNamed(0.5, 0.1, counts="none", candidates_per_user=1),
         120,
         ["flood"],
     ),

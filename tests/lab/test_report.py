@@ -1,8 +1,6 @@
 """The report: its figures, where it may go, and how it looks and behaves in a real browser that is given no network."""
 
 import json
-import shutil
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -24,7 +22,6 @@ from searchveil.publish.release import Release
 if TYPE_CHECKING:
     from playwright.sync_api import Browser, Dialog, Page, Route
 
-CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 WIDTHS = (1280, 390)
 SCHEMES = ("light", "dark")
 
@@ -279,19 +276,6 @@ def test_a_record_that_is_not_ours_is_refused(hostile: Evaluated, tmp_path: Path
 
 
 # --- how it looks -----------------------------------------------------------------------------------------------------
-
-
-@pytest.fixture(scope="module")
-def browser() -> "Iterator[Browser]":
-    executable = next(filter(None, map(shutil.which, CHROMIUM)), None)
-    if executable is None:
-        pytest.skip("no Chromium was found; `make browser` installs one")
-    from playwright.sync_api import sync_playwright
-
-    with sync_playwright() as playwright:
-        running = playwright.chromium.launch(executable_path=executable)
-        yield running
-        running.close()
 
 
 @dataclass

@@ -25,6 +25,7 @@ from searchveil.publish.release import Release
 
 Row = tuple[str, str, float | None, str | None]  # user, query, minutes, url
 START = datetime(2006, 3, 1)
+BEHAVIOUR = {*DISTRIBUTIONS, "visit"}  # tables of what users do
 
 
 def log_of(engine: Engine, rows: Sequence[Row], without: Sequence[str] = ()) -> SearchLog:
@@ -61,7 +62,7 @@ def counts(view: View, table: str) -> dict[Any, int]:
 
 def all_counts(view: View) -> dict[str, dict[Any, int]]:
     """Of items, sessions and users; what these do is counted in measures/test_behaviour.py."""
-    return {table: counts(view, table) for table in view.tables if table not in DISTRIBUTIONS}
+    return {table: counts(view, table) for table in view.tables if table not in BEHAVIOUR}
 
 
 ROWS: list[Row] = [
@@ -107,7 +108,7 @@ def test_a_log_without_times_counts_rows_and_has_no_sessions(duckdb_engine: Engi
 
 def test_a_log_without_urls_has_no_clicks(duckdb_engine: Engine) -> None:
     view = View.of_log(log_of(duckdb_engine, ROWS, without=["url"]))
-    assert set(view.tables) - set(DISTRIBUTIONS) == {"user", "query", "keyword", "transition", "session"}
+    assert set(view.tables) - BEHAVIOUR == {"user", "query", "keyword", "transition", "session"}
     assert not view.has("query", "click")
 
 

@@ -93,6 +93,20 @@ def test_drawing_again_needs_no_log(folder: Path, tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("format", ["csv", "tsv"])
+def test_it_is_a_log_in_every_format(folder: Path, tmp_path: Path, duckdb_engine: Engine, format: str) -> None:
+    drawn = resample(Release.read(folder), seed=5, scale=0.1)
+    read = read_log(drawn.write(tmp_path / format, format=format) / f"data.{format}", engine=duckdb_engine)
+    assert read.problems == ()
+    rows = duckdb_engine.fetch(
+        read.table.select(*drawn.table.column_names).mutate(user=read.table["user"].cast("int64"))
+    )
+    assert rows["url"].null_count > 0
+    order: Any = [(name, "ascending") for name in drawn.table.column_names]
+    assert rows.cast(drawn.table.schema).sort_by(order).equals(drawn.table.combine_chunks().sort_by(order))
+
+
+@pytest.mark.slow
 def test_evaluation_takes_it_as_a_log(log: SearchLog, folder: Path) -> None:
     found = evaluate(folder, log, applications=[])
     assert found.doubt is None

@@ -155,6 +155,7 @@ def test_who_keeps_what_is_a_part_of_who_holds_what(
 SPELLINGS = ["Big News", "big news", " big  news", "ÉCOLE", "école", "e\u0301cole", "x", "X", "", "  ", "y", "\u3000"]
 
 
+@pytest.mark.slow
 @settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(

@@ -21,8 +21,8 @@ function shown(entry: Entry): boolean {
   return holds && (site.value === "" || entry.site === site.value) && (day.value === "" || dayOf(entry.time) === day.value);
 }
 
-function dayInWords(name: string): string {
-  return new Date(`${name}T12:00`).toLocaleDateString(LANGUAGE, { dateStyle: "full" });
+function dayInWords(name: string, style: "full" | "medium" = "full"): string {
+  return new Date(`${name}T12:00`).toLocaleDateString(LANGUAGE, { dateStyle: style });
 }
 
 /** Which query each row took the place of, within half an hour. */
@@ -40,17 +40,20 @@ function predecessors(all: readonly Entry[]): Map<number, string> {
   return found;
 }
 
-function bars(all: readonly Entry[], show: () => void): HTMLElement[] {
-  const counts = new Map<string, number>();
-  for (const { time } of all) counts.set(dayOf(time), (counts.get(dayOf(time)) ?? 0) + 1);
-  const latest = all.at(-1);
-  if (latest === undefined) return [];
-  const days = Array.from({ length: BARS }, (_, i) => {
-    const date = new Date(latest.time * 1000);
+/** The days that are shown, up to the latest search. */
+function latestDays(all: readonly Entry[]): string[] {
+  const latest = all.at(-1)?.time ?? 0;
+  return Array.from({ length: BARS }, (_, i) => {
+    const date = new Date(latest * 1000);
     date.setHours(12);
     date.setDate(date.getDate() - (BARS - 1 - i));
     return dayOf(date.getTime() / 1000);
   });
+}
+
+function bars(all: readonly Entry[], days: readonly string[], show: () => void): HTMLElement[] {
+  const counts = new Map<string, number>();
+  for (const { time } of all) counts.set(dayOf(time), (counts.get(dayOf(time)) ?? 0) + 1);
   const highest = Math.max(...days.map((name) => counts.get(name) ?? 0));
   return days.map((name) => {
     const count = counts.get(name) ?? 0;
@@ -110,7 +113,10 @@ async function show(database: Database): Promise<void> {
   const found = all.filter(shown).reverse();
   const days = Map.groupBy(found.slice(0, most), (entry: Entry) => dayOf(entry.time));
   const before = predecessors(all);
-  byId("bars").replaceChildren(...bars(all, again));
+  const latest = latestDays(all);
+  byId("bars").replaceChildren(...bars(all, latest, again));
+  byId("first-day").textContent = dayInWords(latest[0] ?? "", "medium");
+  byId("last-day").textContent = dayInWords(latest.at(-1) ?? "", "medium");
   byId("histogram").hidden = all.length === 0;
   byId("count").textContent = t("log_count", String(found.length), String(all.length));
   const some = found.length > 0 && found.length < all.length;

@@ -12,6 +12,8 @@ from searchveil.cli.options import BudgetOptions, Json, LogOptions, LogPaths, wi
 from searchveil.errors import InputError
 
 if TYPE_CHECKING:
+    from rich.table import Table
+
     from searchveil.collab.simulate import Simulated, Standing, Watch
 
 collab = typer.Typer(
@@ -245,15 +247,16 @@ def _table() -> "Iterator[Watch | None]":
         return
     from rich.console import Console
     from rich.live import Live
-    from rich.table import Table
 
     with Live(console=Console(stderr=True), refresh_per_second=5, transient=True) as live:
+        yield lambda standings: live.update(table_of(standings))
 
-        def watch(standings: "list[Standing]") -> None:
-            table = Table("process", "phase", "seconds", "kB sent", "kB received")
-            for one in standings:
-                sizes = [f"{size // 1000:,}" for size in (one.sent, one.received)]
-                table.add_row(one.name, one.phase, f"{one.seconds:.1f}", *sizes)
-            live.update(table)
 
-        yield watch
+def table_of(standings: "list[Standing]") -> "Table":
+    from rich.table import Table
+
+    table = Table("process", "phase", "seconds", "kB sent", "kB received")
+    for one in standings:
+        sizes = [f"{size // 1000:,}" for size in (one.sent, one.received)]
+        table.add_row(one.name, one.phase, f"{one.seconds:.1f}", *sizes)
+    return table

@@ -80,6 +80,11 @@ class Engine(ABC):
         return None
 
     @contextmanager
+    def forgetting_staged(self) -> Iterator[None]:
+        """Tables that are staged inside are nobody's afterwards: an engine may give back the memory that they fill."""
+        yield
+
+    @contextmanager
     def sharing_memory(self) -> Iterator[None]:
         """While large things are worked out beside it in this process, the engine keeps to a smaller part of memory."""
         yield

@@ -137,6 +137,15 @@ class DuckDBEngine(Engine):
         return EarlyRows(some, [cut.filter(cut[name].notnull()).select("user") for name in cuts])
 
     @contextmanager
+    def forgetting_staged(self) -> Iterator[None]:
+        first = next(self._staged)
+        try:
+            yield
+        finally:
+            for number in range(first, next(self._staged)):
+                self.sql(f"drop table if exists staged_{number}")
+
+    @contextmanager
     def sharing_memory(self) -> Iterator[None]:
         """Unless the user has set a limit: staged tables fill whatever there is, though they do well on disk."""
         usual = str(self.connection.con.sql("select current_setting('memory_limit')").fetchall()[0][0])

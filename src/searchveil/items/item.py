@@ -113,6 +113,12 @@ class Item:
         """Every user's different items: the (user, item) table."""
         return self.not_blank(self.finish(self.held(log), log.normalization).distinct())
 
+    def leaves(self, table: ir.Table, normalization: Normalization) -> ir.BooleanValue:
+        """Which rows `finish` surely leaves as they are. Nothing is known of a kind that has a `finish` of its own."""
+        if self.finish is normal_query:
+            return normalization.leaves(table["query"])
+        return ibis.literal(self.finish is _as_it_is)
+
     def not_blank(self, table: ir.Table) -> ir.Table:
         """Without what normalising left nothing of. Cheap on a staged table; before, it would normalise twice."""
         for column in self.columns:

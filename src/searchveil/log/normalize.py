@@ -39,6 +39,12 @@ class Normalization:
             return text
         return ibis.ifelse(text.re_search(self.not_plain), _in_engine(*astuple(self))(text), self.apply_to_plain(text))
 
+    def leaves(self, text: ir.StringValue) -> ir.BooleanValue:
+        """Whether the text surely is its own normal form: of nearly all that are, the engine can tell by itself."""
+        if not any(astuple(self)):
+            return ibis.literal(True)
+        return ~text.re_search(self.not_plain) & (self.apply_to_plain(text) == text)
+
     @property
     def not_plain(self) -> str:
         """Finds the texts whose normal form takes more than lower case."""

@@ -87,16 +87,15 @@ def gather(log: SearchLog, item: Item, pool: QueryPool | None) -> tuple[Texts, W
     bits = max(1, int(engine.value(codes.count())).bit_length())  # of a pair, for the user
     rows = item.held(log)
     typed = rows.select(*columns).distinct()
-    normal = item.finish(typed.mutate(**{f"_typed_{name}": typed[name] for name in columns}), log.normalization)
     rows = rows.join(codes, "user").select(*columns, _holder=codes["_holder"].cast("uint64"))
     if pool is None:
-        texts, listed = _told_apart(normal, columns, bits, engine)
+        texts, listed = _told_apart(typed, item, log, bits)
         rows = rows.left_join(listed, [rows[name] == listed[f"_typed_{name}"] for name in columns])
         number = ibis.coalesce(rows["_number"], _hashed(rows, columns, bits, engine))
         rows = rows.select("_holder", _number=number)
         rows = rows.filter(rows["_number"] != ibis.literal(_given(bits), "uint64"))
     else:
-        texts, listed = _in_pool(normal, columns, pool, log)
+        texts, listed = _in_pool(typed, item, pool, log)
         rows = rows.join(listed, [rows[name] == listed[f"_typed_{name}"] for name in columns])
     pairs = engine.fetch(rows.select(pair=((rows["_number"] << bits) | rows["_holder"]).cast("uint64")))["pair"]
     numbers, holdings = _holdings(np.concatenate([np.zeros(0, np.uint64), *map(np.asarray, pairs.chunks)]), bits)
@@ -117,42 +116,59 @@ def _hashed(table: ir.Table, columns: list[str], bits: int, engine: Engine) -> i
     return (hashed >> (bits + 1)).cast("uint64")
 
 
-def _told_apart(normal: ir.Table, columns: list[str], bits: int, engine: Engine) -> tuple[Texts, ir.Table]:
+def _normal(typed: ir.Table, item: Item, log: SearchLog) -> ir.Table:
+    """The normal forms, beside the texts as they were typed."""
+    return item.finish(typed.mutate(**{f"_typed_{name}": typed[name] for name in item.columns}), log.normalization)
+
+
+def _told_apart(typed: ir.Table, item: Item, log: SearchLog, bits: int) -> tuple[Texts, ir.Table]:
     """Every text, and those typed texts whose hash does not tell which item they are: these get a number here.
 
-    That is: texts that are not in normal form, blank ones, and normal forms whose hash another text has as well. The
-    other texts are the normal form of an item, the only ones with their hash, and the only spelling of that item.
+    That is: texts that may not be in normal form, blank ones, and normal forms whose hash another text's normal form
+    has as well. The other texts are the only ones with their hash, and the only spelling of their item.
     """
-    changed = ibis.or_(*(normal[name] != normal[f"_typed_{name}"] for name in columns))
-    blank = ibis.or_(*(normal[name] == "" for name in columns))
-    # Texts as they were typed are only needed where they differ.
-    typed = {f"_typed_{name}": ibis.ifelse(changed, normal[f"_typed_{name}"], None) for name in columns}
-    special = {"_number": _hashed(normal, columns, bits, engine), "_changed": changed, "_blank": blank}
-    known = engine.fetch(normal.select(*columns, **typed, **special))
-    in_order = np.sort(known["_number"].to_numpy())
+    columns, engine = list(item.columns), log.engine
+    settled = ibis.and_(item.leaves(typed, log.normalization), *(typed[name] != "" for name in columns))
+    hashed = _hashed(typed, columns, bits, engine)
+    known = engine.fetch(typed.select(*columns, _number=hashed, _settled=settled))
+    # Few texts are looked at again. An engine that calls Python for one in a hundred of ten million takes long.
+    others = _normal(engine.load(known.filter(pc.invert(known["_settled"])).select(columns)), item, log)
+    names = [*columns, *(f"_typed_{name}" for name in columns)]
+    again = engine.fetch(others.select(*names, _number=_hashed(others, columns, bits, engine)))
+    numbers = np.where(known["_settled"], known["_number"], np.uint64(_given(bits)))
+    in_order = np.sort(np.concatenate([numbers[numbers != _given(bits)], again["_number"].to_numpy()]))
     several = in_order[1:][in_order[1:] == in_order[:-1]]
-    unclear = pc.or_(pc.or_(known["_changed"], known["_blank"]), pc.is_in(known["_number"], pa.array(several)))
-    some = known.filter(unclear)
-    item_of = np.zeros(some.num_rows, np.int64)
-    for name in columns:
-        codes = np.asarray(some[name].combine_chunks().dictionary_encode().indices)
-        item_of = np.unique(item_of * (len(codes) + 1) + codes, return_inverse=True)[1]
-    given = np.where(some["_blank"], 0, item_of + 1).astype(np.uint64) + np.uint64(_given(bits))
-    listed: dict[str, Any] = {f"_typed_{name}": pc.coalesce(some[f"_typed_{name}"], some[name]) for name in columns}
+    shared = pc.and_(known["_settled"], pc.is_in(known["_number"], pa.array(several)))
+    alike = known.filter(shared)
+    numbers[shared.to_numpy()] = _given(bits)
+    some = pa.concat_tables([again.select(names), alike.select(2 * columns).rename_columns(names)])
+    given = _given(bits) + _by_text(some, columns).astype(np.uint64)
     # Of an item's spellings, one is enough to look its text up.
-    first = np.zeros(len(given), np.bool_)
-    first[np.unique(given, return_index=True)[1]] = True
-    numbers = known["_number"].to_numpy().copy()
-    numbers[np.flatnonzero(unclear)] = np.where(first, given, np.uint64(_given(bits)))
-    return Texts(known.select(columns), numbers), engine.load(pa.table(listed | {"_number": given}))
+    first = np.full(len(given), _given(bits), np.uint64)
+    first[np.unique(given, return_index=True)[1]] = np.unique(given)
+    texts = pa.concat_tables([known.select(columns), some.select(columns)])
+    listed = some.select(names[len(columns) :]).append_column("_number", pa.array(given))
+    return Texts(texts, np.concatenate([numbers, first])), engine.load(listed)
 
 
-def _in_pool(normal: ir.Table, columns: list[str], pool: QueryPool, log: SearchLog) -> tuple[Texts, ir.Table]:
+def _by_text(texts: pa.Table, columns: list[str]) -> Integers:
+    """A number from 1 on for each different text, and 0 for blank ones."""
+    item_of, blank = np.zeros(texts.num_rows, np.int64), np.zeros(texts.num_rows, np.bool_)
+    for name in columns:
+        codes = np.asarray(texts[name].combine_chunks().dictionary_encode().indices)
+        item_of = np.unique(item_of * (len(codes) + 1) + codes, return_inverse=True)[1]
+        blank |= pc.equal(texts[name], pa.scalar("")).to_numpy()
+    return np.where(blank, 0, item_of + 1)
+
+
+def _in_pool(typed: ir.Table, item: Item, pool: QueryPool, log: SearchLog) -> tuple[Texts, ir.Table]:
     """The texts of a pool, by number, and how the log spells them."""
-    engine = log.engine
+    engine, columns = log.engine, list(item.columns)
     public = engine.number(pool.table(engine, log.normalization), "_number", columns)
-    spelled = normal.join(public, columns).select(
-        *(f"_typed_{name}" for name in columns), _number=public["_number"].cast("uint64")
+    spelled = (
+        _normal(typed, item, log)
+        .join(public, columns)
+        .select(*(f"_typed_{name}" for name in columns), _number=public["_number"].cast("uint64"))
     )
     listed, texts = engine.stage(spelled), engine.fetch(public)
     return Texts(texts.select(columns), texts["_number"].to_numpy().astype(np.uint64)), listed

@@ -101,9 +101,9 @@ class Sampling(Mechanism[SamplingSettings | IndividualSettings]):
     clicks on shared pairs, as many of each as are best for the `objective` within the limit b = min(ε, ln 1/(1−δ)),
     where ε may be left out; how many is computed from the log and taken as public. "poisson" (ours) draws every user's
     clicks independently at a rate per pair; "multinomial" is the paper's, a whole number of draws of each pair. For
-    them, `output_size` is |O| of `frequent` and `kl` (half of what fits, if left out), `support` the relative frequency
-    from which a pair counts as frequent, `seconds` the time to look for whole numbers, `solver` who looks for the most
-    diverse ones (SPE is the paper's). With `noise_counts`, the paper's preprocessing and noise
+    them, `output_size` is the size asked of `frequent` and `kl` (half of what fits, if left out), `support` the
+    relative frequency from which a pair counts as frequent, `seconds` the time to look for whole numbers, `solver` who
+    looks for the most diverse ones (SPE is the paper's). With `noise_counts`, the paper's preprocessing and noise
     Lap(d/ε′) on the numbers of draws.
 
     Proofs: docs/guarantees/individual-rates.md, docs/guarantees/sampling.md.

@@ -7,7 +7,7 @@ import pyarrow as pa
 import pytest
 
 from searchveil.engine import Engine
-from searchveil.lab.measures.behaviour import Behaviour, shares, total_variation
+from searchveil.lab.measures.behaviour import Behaviour, pictures, shares, total_variation
 from searchveil.lab.view import View
 from searchveil.log import SearchLog
 
@@ -51,3 +51,25 @@ def test_a_log_is_at_no_distance_of_itself_and_at_some_of_another(duckdb_engine:
 
 def test_total_variation() -> None:
     assert total_variation({1: 0.5, 2: 0.5}, {2: 0.25, 3: 0.75}) == 0.75
+
+
+def test_a_session_by_numbers(engine: Engine) -> None:
+    view = View.of_log(log_of(ROWS, engine))
+    rows = {(row["user"], row["session"]): row for row in engine.fetch(view.tables["visit"]).to_pylist()}
+    assert len(rows) == 3
+    expected = {"searches": 2, "different": 1, "repeats": 1, "asked_before": 1, "seconds": 120, "longest_gap": 120}
+    expected |= {"hour": 23, "clicks": 2, "clicked": 1, "rank": 2, "best_rank": 1, "sessions": 2, "popularity": 1}
+    first, second = rows["a", 1], rows["a", 2]
+    assert {name: first[name] for name in expected} == expected
+    assert (second["repeats"], second["asked_before"], second["shortest_gap"], second["rank"]) == (0, 0, None, None)
+
+
+def test_transitions_that_both_have(duckdb_engine: Engine) -> None:
+    def steps(texts: str) -> View:
+        rows: list[tuple[str, int, str, int | None]] = [("a", minute, text, None) for minute, text in enumerate(texts)]
+        return View.of_log(log_of(rows, duckdb_engine))
+
+    original, release = steps("xyxyx"), steps("xyz")  # x→y and y→x twice each; x→y and y→z once each
+    assert Behaviour().measure(original, release)["transition overlap"] == 0.5
+    drawn = pictures(original, release)["transition overlap"]
+    assert drawn == {"original": [[1, 0.5], [2, 0.5]], "release": [[1, 0.5], [2, 0.0]]}

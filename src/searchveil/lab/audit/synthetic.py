@@ -31,6 +31,7 @@ from searchveil.publish.synthetic.record import NAME
 
 FIRST, DAYS, QUIET_DAYS = date(2024, 1, 1), 28, 7  # of the audit's period, at whose beginning the crowd is silent
 SESSIONS = 150  # of the heavy canary
+FEWEST = 1000  # users of the crowd, beside whom one heavy user stands out of every mean
 NEXT_TO_NONE = 1e-4  # a σ with which noise is smaller than any change that one user makes
 OPEN = 0.01  # a threshold that one user reaches
 CLEAR = 10  # standard deviations of next to no noise: what changes by more changes with her
@@ -107,7 +108,8 @@ class SyntheticAuditLog:
     def crowd(self) -> int:
         """Each of them holds three items of a domain at most, and gives each a weight of one half."""
         budget = self.budget
-        return ceil(max(2 * (budget.thresholds[name] + 4 * budget.set_sigma(name)) for name in CANDIDATES))
+        enough = max(2 * (budget.thresholds[name] + 4 * budget.set_sigma(name)) for name in CANDIDATES)
+        return max(FEWEST, ceil(enough))
 
     @cached_property
     def scenes(self) -> list[Scene]:

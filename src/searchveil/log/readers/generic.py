@@ -170,6 +170,8 @@ def _parse_separated(parser: Parser, request: Request, delimiter: str, quote: st
         columns = {name: f"column_{i}" for i, name in enumerate(names, 1)}  # to DuckDB, user and User are one name
         layout = Layout(dict.fromkeys(columns.values(), "VARCHAR"), delimiter, quote, has_header)
         texts = {ours: columns[theirs] for ours, theirs in matched.items()}
+        if not quote:  # as databases write it, and as releases do: texts without quotes have no other way to be missing
+            texts |= {ours: f"nullif({texts[ours]}, '\\N')" for ours in texts if ours not in REQUIRED}
         outputs, checks = _outputs_and_checks(texts, request.options)
         parts.append(Part(layout, sources, outputs, checks))
         units.setdefault(unit_of(matched["user"]), sources[0].shown)

@@ -147,7 +147,7 @@ class Synthetic(Mechanism[SyntheticSettings]):
 
     def publish(self, log: SearchLog, plan: Plan[SyntheticSettings], source: Source, progress: Progress) -> Published:
         settings = plan.settings
-        with log.engine.sharing_memory():
+        with log.engine.sharing_memory(), log.engine.forgetting_staged():
             measured = Measuring.start(log, settings.period, settings.budget, source, progress).statistics()
         tables = tables_of(measured, settings.tail, settings.scale, source.seed(), progress)
         return Published(tables, figures=figures_of(measured), documents={record.NAME: record.to_json(measured)})
