@@ -46,7 +46,7 @@ def walk(page: Any, link: str, folder: Path | None) -> None:
     page.wait_for_selector("#chart:not([hx-get]) svg")
     seen("3-promise")
     if folder is None:
-        page.set_viewport_size({"width": 1040, "height": 1130})
+        page.set_viewport_size({"width": 1040, "height": 1300})
         page.screenshot(path=HERE / "studio.png")
         return
     page.click(".steps button[value=budget]")

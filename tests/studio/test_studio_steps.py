@@ -95,7 +95,7 @@ def test_errors_stand_at_the_field_that_they_belong_to(studio: Serving) -> None:
     assert "below 1" in error_at(page, "delta")
     assert error_at(page, "guess-users") == "users must be a number, not '1,000'"
     assert "The plan appears here" in page
-    studio.save(draft, "what", {"method": "zealous"})
+    studio.save(draft, "what", {"method": "zealous", "per_user": "5", "first_threshold": ""})
     page = studio.save(
         draft, "promise", {"epsilon": "1", "delta": "1e-6", "notion": "probabilistic", "neighbours": "add-remove"}
     )
