@@ -20,7 +20,8 @@ from searchveil.crowd.tokens import member_of
 from searchveil.errors import InputError, SearchveilError
 
 # The extension asks for no permission to read our servers' addresses, so they allow it themselves. Its anonymous
-# requests from Firefox have no origin. There are no cookies here that a web page could make use of.
+# requests from Firefox have no origin. Requests that say who asks count as requests with credentials, so that a browser
+# gives them connections of their own; no program here sets or reads a cookie that a web page could make use of.
 _BROWSERS = Middleware(
     CORSMiddleware,
     allow_origin_regex="null|(chrome|moz)-extension://[0-9a-z-]+",
