@@ -49,7 +49,7 @@ def test_paper_mode_warns_on_screen_and_in_the_record(tmp_path: Path) -> None:
     counts, draws = release.to_pandas()["count"], release.to_pandas("rates")["draws"]
     assert draws.sum() == counts.sum() > 0
     assert release.guarantee.notion == "sampling-step"
-    assert any("P0 can compute every count" in caveat for caveat in release.guarantee.caveats)
+    assert any("P0, which is the coordinator, can" in caveat for caveat in release.guarantee.caveats)
     assert any("(C2)" in fact for fact in release.guarantee.unprotected)
 
 
