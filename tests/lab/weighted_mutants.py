@@ -139,13 +139,6 @@ def heavier_weights(squared: float) -> Iterator[None]:
         yield
 
 
-def held_only(holdings: Holdings, **known: Any) -> Named:
-    """Noise for the held items of a public list alone."""
-    held = holdings.degrees > 0
-    named = rounds.select(holdings.only(held), **known)
-    return Named(np.flatnonzero(held)[named.items], named.scores)
-
-
 @dataclass(frozen=True)
 class OtherRounds(Weighted):
     """Publishes by other rounds."""
@@ -185,13 +178,6 @@ class WeightedThresholdPerRound(OtherRounds):
 
     def _rounds(self) -> Rounds:
         return ThresholdPerRound(self._times)
-
-
-@dataclass(frozen=True)
-class WeightedHeldOnly(Weighted):
-    def publish(self, log: SearchLog, plan: Plan, source: Source, progress: Progress) -> Published:
-        with patch.object(rounds_in_memory, "select", held_only):
-            return super().publish(log, plan, source, progress)
 
 
 @dataclass(frozen=True)

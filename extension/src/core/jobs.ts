@@ -63,7 +63,7 @@ export function general(number: number): string {
   return `${String(Number(digits))}e-${power.slice(1).padStart(2, "0")}`;
 }
 
-/** As people type a number, and still the very same one. */
+/** The shortest decimal that reads back as the same number. */
 export function shortest(number: number): string {
   return number !== 0 && (number < 1e-4 || number >= 1e16) ? number.toExponential() : String(number);
 }
@@ -106,7 +106,7 @@ function verified(document: unknown, field: string, purpose: Uint8Array, signer:
   try {
     if (ed25519.verify(unhex(signature), join(purpose, utf8(text)), signer, { zip215: false })) return text;
   } catch {
-    // Not even a signature: as good as none.
+    // A malformed signature counts as a wrong one.
   }
   throw new JobError(problem);
 }

@@ -47,7 +47,7 @@ Bar = Callable[[str, int, int], None]  # what, how much of it is done, of how mu
 
 
 def no_bar(what: str, done: int, total: int) -> None:
-    """Of a caller who does not want to hear about it."""
+    """The progress bar of a caller who wants none."""
 
 
 class Link:

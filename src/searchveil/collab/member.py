@@ -96,7 +96,7 @@ class Member(ABC):
         return Joined(release, folder, took.seconds, took.sent, took.received)
 
     def _say_done(self) -> None:
-        """The release is there; what goes wrong elsewhere now does not take it away."""
+        """Finish: an error elsewhere no longer takes the release away."""
         try:
             self.link.done()
         except (RunEnded, Refused) as problem:
@@ -104,7 +104,7 @@ class Member(ABC):
 
     @contextmanager
     def _ending(self) -> Iterator[None]:
-        """However the run ends, the others are told, and so is whoever started this party."""
+        """Tell the other parties, and whoever started this one, how the run ended."""
         try:
             yield
         except RunEnded as ended:

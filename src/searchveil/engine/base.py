@@ -81,7 +81,7 @@ class Engine(ABC):
 
     @contextmanager
     def forgetting_staged(self) -> Iterator[None]:
-        """Tables that are staged inside are nobody's afterwards: an engine may give back the memory that they fill."""
+        """Tables staged in this block are not used after it, so an engine may free their memory."""
         yield
 
     @contextmanager

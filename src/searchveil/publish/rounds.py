@@ -120,7 +120,7 @@ def _by_user(holdings: Holdings, of_pairs: Callable[[Run], Floats]) -> Floats:
 
 
 def joined(parts: Sequence[npt.NDArray[Any]], kind: type) -> npt.NDArray[Any]:
-    """One after the other, copied on all cores; also where there are none."""
+    """The parts as one array, copied on all cores; empty if there are no parts."""
     ends = np.cumsum([len(part) for part in parts], dtype=np.int64)
     whole = np.empty(ends[-1] if parts else 0, kind)
 

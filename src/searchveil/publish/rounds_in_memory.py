@@ -68,7 +68,7 @@ class HeldInMemory:
 class Texts:
     """Texts in normal form, and the numbers of their items: every item that is held has one of the rows."""
 
-    table: pa.Table  # ten million rows that are never copied: few of them are ever asked for
+    table: pa.Table  # ten million rows, never copied, because few of them are looked up
     numbers: Words
 
     def of(self, items: Words) -> pa.Table:
@@ -107,7 +107,7 @@ def gather(log: SearchLog, item: Item, pool: QueryPool | None) -> tuple[Texts, W
 
 
 def _given(bits: int) -> int:
-    """Numbers above this one are given to items by their texts, smaller ones are hashes, and it stands for no item."""
+    """The bit that numbers given by text have and hashes do not; the number itself stands for no item."""
     return 1 << (63 - bits)
 
 

@@ -139,7 +139,7 @@ def guess_problems(draft: Draft) -> Problems:
 
 
 class Drafts:
-    """Of one server; the oldest give way."""
+    """The drafts of one server; the oldest are dropped when there are too many."""
 
     def __init__(self) -> None:
         self._drafts: dict[str, Draft] = {}

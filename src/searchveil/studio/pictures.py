@@ -14,7 +14,7 @@ WIDTH, HEIGHT = 420, 240
 
 
 def right_of_hundred(most_often_right: float) -> int:
-    """Never too few."""
+    """The guesses in a hundred that are right at most, rounded up."""
     return min(DOTS, ceil(DOTS * most_often_right - 1e-9))
 
 

@@ -90,7 +90,7 @@ class Studio:
         return path
 
     def release(self, draft: Draft, mechanism: Mechanism) -> Job:
-        """Pay and release, in a process that no end of this server stops."""
+        """Pay and release, in a process that goes on when this server ends."""
         self.releases.mkdir(mode=0o700, exist_ok=True)
         alone = None
         if draft.ledger_file:

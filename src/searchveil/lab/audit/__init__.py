@@ -152,7 +152,7 @@ def _observe(
     source: Source,
     progress: Progress,
 ) -> Observed:
-    """By the scenes that are built around counts and thresholds."""
+    """Audit with the scenes for methods that publish counts above a threshold."""
     with Scratch() as folder:
         scenes = _scenes(mechanism, wanted, enough, folder, engine, source, progress)
         observed = _observe_runs(scenes, engine, runs, source, progress)

@@ -1,4 +1,4 @@
-"""Neighbouring logs for synthetic logs: a lone item in each domain that is not known, and users whom histograms feel.
+"""Neighbouring logs for synthetic logs: a lone item in each unknown domain, and users whom the histograms show.
 
 What is released is a table of invented rows, which tells nothing beyond the noisy statistics beside it: these are what
 the auditor looks at. All canaries share one log, and each comes or stays away by a coin of her own.

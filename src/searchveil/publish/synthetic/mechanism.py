@@ -37,7 +37,7 @@ CAVEATS = (
     "ranks. Whatever follows from none of these is independent in the data, and says nothing about the log",
     "Real texts are the queries of queries, the results of clicks, and the words and urls in statistics.json. Other "
     "queries are put together of such words; ~ and a number stand for words that are not known, and "
-    "http://unknown.invalid/ for all results that are not. A real word that begins with ~ has it twice",
+    "http://unknown.invalid/ for all results that are not. A real word that begins with ~ has it twice in the tables",
     "Counts in queries, clicks and transitions are noisy sums of occurrences to which a user of many adds less than "
     "she has; take them, and not counts of the invented rows, where counts are wanted",
 )

@@ -157,7 +157,7 @@ async def private_page(request: Request) -> Response:
 
 
 def _save_given(draft: Draft, form: Form, names: Iterable[str]) -> None:
-    """What a form does not have stays; only of a flag that means no."""
+    """Fields missing from the form keep their value; a missing flag means no."""
     for one in draft.parameters:
         if one.name in names and (one.name in form or one.kind == "flag"):
             draft.given[one.name] = words(form, one.name).replace("\r", "").strip()
