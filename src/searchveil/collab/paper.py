@@ -35,8 +35,8 @@ UNPROTECTED = (
     "from P0: how often each user clicked each shared pair, exactly, and which party each user belongs to; only names "
     "are missing, and users of a party are in the order of their names (C1)",
     "from every party: all pairs of all parties with their total counts, and which party has a pair that a single user "
-    "holds (C2); of two parties each learns the counts of the other, and two that stand on both sides of a third in the "
-    "ring learn its counts",
+    "holds (C2); of two parties each learns the counts of the other, and two on both sides of a third in the ring "
+    "learn its counts",
     "from the first party: how many pairs any set of parties has in common, and how many rows of each are drawn",
     "from every party and P0: how many users each party, or all together, have on shared pairs, how many pairs each "
     "party has, and when each sends its messages",
