@@ -156,7 +156,8 @@ def _observe(
     with Scratch() as folder:
         scenes = _scenes(mechanism, wanted, enough, folder, engine, source, progress)
         observed = _observe_runs(scenes, engine, runs, source, progress)
-    return Observed(scenes.mechanism.plan(scenes.audited.users), scenes.audited.canaries, observed)
+        plan = scenes.mechanism.plan(scenes.audited.users)  # which may read the pool in the folder
+    return Observed(plan, scenes.audited.canaries, observed)
 
 
 OWN_SCENES = ((sampled.samples_users, sampled.observe), (synthetic.is_synthetic, synthetic.observe))
