@@ -193,3 +193,41 @@ def test_what_must_not_be_interrupted_is_interrupted_afterwards(tmp_path: Path) 
     out, err = began.communicate(timeout=LIMIT)
     assert out.split("\n") == ["whole", "done", "interrupted 0", ""], err
     assert err == ""
+
+
+MAKING = """
+import os, signal, sys
+from searchveil.scratch import Scratch
+from searchveil.stopping import end_cleanly
+
+real, place = getattr(os, sys.argv[1]), os.environ["TMPDIR"]
+
+
+def stopped_after(path, *arguments, **named):
+    done = real(path, *arguments, **named)
+    if str(path).startswith(place):
+        signal.raise_signal(signal.SIGTERM)
+    return done
+
+
+end_cleanly(grace=60)
+setattr(os, sys.argv[1], stopped_after)
+try:
+    Scratch()
+except KeyboardInterrupt:
+    print("interrupted")
+"""
+
+
+@pytest.mark.parametrize("call", ["open", "mkdir"])
+def test_a_signal_while_a_folder_is_made_leaves_nothing(tmp_path: Path, call: str) -> None:
+    """Python tries out the temporary folder with a file (open); then ours is made (mkdir) and locked (open)."""
+    done = subprocess.run(
+        [sys.executable, "-c", MAKING, call],
+        env=os.environ | {"TMPDIR": str(tmp_path)},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=LIMIT,
+    )
+    assert (done.stdout, done.stderr) == ("interrupted\n", "")
+    assert list(tmp_path.iterdir()) == []

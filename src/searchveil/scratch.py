@@ -14,6 +14,8 @@ from pathlib import Path
 from stat import S_ISDIR
 from types import TracebackType
 
+from searchveil import stopping
+
 PREFIX = "searchveil-"
 LOCK = "lock"
 
@@ -25,19 +27,20 @@ class Scratch:
     """A folder (0700) that lives until it is closed, its object is forgotten, or the process ends."""
 
     def __init__(self, parent: str | Path | None = None) -> None:
-        place = Path(tempfile.gettempdir() if parent is None else parent).absolute()
-        if place not in _swept:
-            _swept.add(place)
-            remove_dead(place)
-        self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
-        _live.add(self.path)
-        # Locked before it has its name: whoever finds a lock file that is not locked may remove the folder.
-        unnamed = self.path / f"{LOCK}.new"
-        lock = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
-        with suppress(OSError):  # a file system without locks: then nobody else can lock it either
-            fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            unnamed.rename(self.path / LOCK)
-        self._end = weakref.finalize(self, _remove, self.path, lock)  # also when Python ends
+        with stopping.held_back():  # what is made must be known as ours before a signal may end this process
+            place = Path(tempfile.gettempdir() if parent is None else parent).absolute()
+            if place not in _swept:
+                _swept.add(place)
+                remove_dead(place)
+            self.path = Path(tempfile.mkdtemp(prefix=PREFIX, dir=place))
+            _live.add(self.path)
+            # Locked before it has its name: whoever finds a lock file that is not locked may remove the folder.
+            unnamed = self.path / f"{LOCK}.new"
+            lock = os.open(unnamed, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600)
+            with suppress(OSError):  # a file system without locks: then nobody else can lock it either
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                unnamed.rename(self.path / LOCK)
+            self._end = weakref.finalize(self, _remove, self.path, lock)  # also when Python ends
 
     def close(self) -> None:
         self._end()
@@ -61,6 +64,9 @@ def remove_live() -> None:
     """The folders of this process, when it must end at once."""
     for folder in list(_live):
         shutil.rmtree(folder, ignore_errors=True)
+
+
+stopping.before_ending.append(remove_live)
 
 
 def remove_dead(place: Path) -> None:

@@ -1,21 +1,20 @@
 """Signals that ask a process to end: it puts its things away first, and then ends with 128 plus the signal's number.
 
 The handler raises KeyboardInterrupt, which DuckDB looks for during a query as well. Code that neither returns to Python
-nor looks for signals is not waited for: after a grace period a thread removes the temporary folders and ends the
-process.
+nor looks for signals is not waited for: after a grace period a thread removes the temporary folders (`before_ending`)
+and ends the process.
 """
 
 import os
 import signal
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from searchveil.scratch import remove_live
-
 ASKING_TO_END = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGXCPU)
 
+before_ending: list[Callable[[], None]] = []  # what is done before a process ends that does not end by itself
 _received: list[int] = []  # the signal that came first, if any
 
 
@@ -47,7 +46,8 @@ def _watch(reading: int, grace: float) -> None:
     while number not in ASKING_TO_END or signal.getsignal(number) is not _stop:
         number = os.read(reading, 1)[0]
     threading.Event().wait(grace)
-    remove_live()
+    for act in before_ending:
+        act()
     os._exit(128 + number)
 
 

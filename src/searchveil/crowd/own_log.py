@@ -4,7 +4,6 @@ import os
 import re
 import shutil
 import sqlite3
-import tempfile
 from collections import Counter
 from collections.abc import Iterable, Iterator
 from contextlib import closing, contextmanager
@@ -16,6 +15,7 @@ from searchveil.crowd.artifacts import Search, kind_named
 from searchveil.crowd.jobs import Job, JobError
 from searchveil.crowd.tokens import Request
 from searchveil.errors import InputError
+from searchveil.scratch import Scratch
 
 Answer = Literal["always", "ask", "never"]
 
@@ -208,13 +208,13 @@ def read_history(path: Path) -> list[Search]:
     """The searches in the history file of a Firefox (places.sqlite) or a Chromium (History)."""
     if not path.is_file():
         raise InputError(f"{path}: there is no such file")
-    with tempfile.TemporaryDirectory() as folder:
+    with Scratch() as folder:
         # A browser that runs holds its file locked; a copy does not disturb it.
         for beside in ("", "-wal"):
             if Path(f"{path}{beside}").exists():
-                shutil.copy(f"{path}{beside}", Path(folder) / f"history{beside}")
+                shutil.copy(f"{path}{beside}", folder / f"history{beside}")
         try:
-            with closing(sqlite3.connect(Path(folder) / "history")) as file:
+            with closing(sqlite3.connect(folder / "history")) as file:
                 tables = {row[0] for row in file.execute("SELECT name FROM sqlite_master")}
                 statement = FIREFOX if "moz_places" in tables else CHROMIUM if "visits" in tables else None
                 if statement is None:
