@@ -3,6 +3,7 @@
 from dataclasses import replace
 from fractions import Fraction
 from math import erf, exp, isqrt, sqrt
+from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -360,6 +361,24 @@ def test_a_pool_names_nothing_else(duckdb_engine: Engine, tmp_path_factory: pyte
     names = {str(name) for name in table["query"].to_pylist()}
     assert "weather" in names
     assert not any(name.startswith("secret") for name in names)
+
+
+@pytest.mark.slow
+def test_a_pool_larger_than_what_one_thread_reads(duckdb_engine: Engine, tmp_path: Path) -> None:
+    """DuckDB scans a large table with several threads and gives its rows in any order: texts must not change places.
+
+    What 100 users search is named, what nobody searches is not, except for the one that noise may name.
+    """
+    public = [f"public {i}" for i in range(400_000)]
+    pool = QueryPool.from_table(pa.table({"query": public}), tmp_path / "pool.parquet", "the test")
+    searched = public[7::8_000]
+    log = log_of(duckdb_engine, [(f"u{u}", query) for u in range(100) for query in searched])
+    named = Weighted(100, 1e-6, pool=pool).release(log, source=keyed(b"8")).table
+    assert set(searched) <= set(named["query"].to_pylist())
+    assert named.num_rows <= len(searched) + 8  # 9 or more of a Poisson number of mean 1: less than one in 10^6
+    counts = {row["query"]: row["count"] for row in named.to_pylist()}
+    # Each user holds 50 of the named items, so that each adds √(30/50) to their counts.
+    assert all(abs(counts[query] - 77) <= 12 for query in searched)
 
 
 def test_unheld_items_of_a_pool_get_noise_too() -> None:

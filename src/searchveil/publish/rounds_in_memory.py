@@ -103,7 +103,8 @@ def gather(log: SearchLog, item: Item, pool: QueryPool | None) -> tuple[Texts, W
         return texts, numbers, holdings
     degrees = np.zeros(len(texts.numbers), np.int64)  # an item of a pool is one although nobody holds it
     degrees[numbers] = holdings.degrees
-    return texts, texts.numbers, Holdings(holdings.users, degrees)
+    # An item's place is its number here. `texts` has the items as the engine gave them, which is in any order.
+    return texts, np.arange(len(degrees), dtype=np.uint64), Holdings(holdings.users, degrees)
 
 
 def _given(bits: int) -> int:
