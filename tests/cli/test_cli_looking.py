@@ -2,6 +2,7 @@
 
 from pathlib import Path
 
+import pytest
 from commandline import PLENTY, assert_refused, crowd_log, demo_log, new_ledger, run, succeed
 
 CROWD = ("user,query\n", *(f"{user},news\n{user},Weather in Kyoto\n" for user in range(9)), "1,weather\n2,weather\n")
@@ -65,12 +66,53 @@ def test_compare_tries_the_methods_at_one_promise_and_publishes_nothing(tmp_path
         assert 0 < tried["volume"] < 1
         assert set(tried["applications"]) == {"index-caching"}
         assert "(20, 0.001)-differentially private" in tried["promise"]
+        scored = tried["applications"]["index-caching"]
+        assert scored["figure"] == "hit probability"
+        assert 0 < scored["release"] <= scored["original"]
     assert told["methods"]["weighted"]["volume"] > told["methods"]["zealous"]["volume"]
     assert {path.name for path in tmp_path.iterdir()} - before <= {"comparison.html", "scratch"}
     page = (tmp_path / "comparison.html").read_text()
     assert "do not publish this page" in page
     assert "Filling a search engine" in page
     assert "<script" not in page
+
+
+@pytest.mark.slow
+def test_compare_scores_every_method_by_every_application_or_says_why_not(tmp_path: Path) -> None:
+    how = ("compare", demo_log(), "--epsilon", "20", "--delta", "1e-3", "--methods", "zealous,safelog-click")
+    lines = succeed(tmp_path, *how).out.splitlines()
+    header = next(line for line in lines if "score, from 0 to 1" in line)
+    assert header.split()[-3:] == ["log", "zealous", "safelog-click"]
+    cells = next(line for line in lines if line.startswith("  Predicting clicks")).split()[-3:]
+    assert cells[1] == "–"
+    assert 0 < float(cells[2]) <= float(cells[0]) <= 1
+    assert "Predicting clicks: the share of clicks that are on the result held for the most likely one." in lines
+    assert "– zealous: the release has no clicks." in lines
+    page = (tmp_path / "comparison.html").read_text()
+    assert "the share of clicks that are on the result held for the most likely one" in page
+    assert "zealous: the release has no clicks" in page
+
+
+@pytest.mark.slow
+def test_compare_says_what_to_type_for_a_method_that_does_not_apply(tmp_path: Path) -> None:
+    how = (
+        "compare",
+        demo_log(),
+        "--epsilon",
+        "20",
+        "--delta",
+        "1e-3",
+        "--methods",
+        "synthetic",
+        "--applications",
+        "none",
+    )
+    left_out = succeed(tmp_path, *how, "--json").json["left_out"]
+    assert "add --from 2006-03-01 and --to 2006-05-31" in left_out["synthetic"]
+    assert "add --from 2006-03-01" in (tmp_path / "comparison.html").read_text()
+    told = succeed(tmp_path, *how, "--from", "2024-03-01", "--to", "2024-05-31", "--json").json
+    assert told["methods"]["synthetic"]["rows"] > 0
+    assert_refused(run(tmp_path, *how, "--from", "2024-03-01"), "a period has two ends", "--to")
 
 
 def test_compare_says_what_is_best_and_replaces_only_its_own_page(tmp_path: Path) -> None:

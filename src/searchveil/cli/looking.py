@@ -86,6 +86,10 @@ def compare_methods(
     applications: Annotated[
         str | None, typer.Option(help="Names with commas between, or none; all of them if left out.")
     ] = None,
+    from_: Annotated[
+        str | None, typer.Option("--from", metavar="DAY", help="The first day, for methods that invent times.")
+    ] = None,
+    to: Annotated[str | None, typer.Option(metavar="DAY", help="The last day.")] = None,
     seed: Annotated[int, typer.Option(help="The same seed tests on the same searches.")] = 1,
     report: Annotated[
         str, typer.Option(metavar="FILE", help="Where the page goes; an earlier one is replaced.")
@@ -98,8 +102,11 @@ def compare_methods(
     from searchveil.lab.comparison import compare
     from searchveil.lab.report.comparison import check_page, write_page
     from searchveil.lab.tools import check_tools
+    from searchveil.wording import on_command_line
 
     check_tools()
+    if (from_ is None) != (to is None):
+        raise InputError("a period has two ends; add " + ("--to DAY" if to is None else "--from DAY"))
     page = Path(report)
     check_page(page)
 
@@ -110,17 +117,28 @@ def compare_methods(
         step("reading the log")
         opened = reading.read(log)
         found = compare(
-            opened, epsilon, delta, methods=names(methods), applications=names(applications), seed=seed, progress=step
+            opened,
+            epsilon,
+            delta,
+            methods=names(methods),
+            applications=names(applications),
+            period=None if from_ is None or to is None else (from_, to),
+            seed=seed,
+            progress=step,
         )
         write_page(page, found)
         opened.engine.close()
     show.problems(opened)
     if json:
-        show.print_json(found.to_json() | {"report": str(page)})
+        show.print_json(found.to_json(on_command_line) | {"report": str(page)})
         return
     print(f"Warning: {found.warning}")
     for header, *lines in filter(None, (found.table, found.scores)):
         print(as_lines(header, lines))
-    for name, reason in found.left_out.items():
-        print(f"Left out {name}: {reason}.")
+    for application, meaning in found.meanings.items():
+        print(f"{application}: {meaning}.")
+    for reason, lacking in found.untried.items():
+        print(f"– {', '.join(lacking)}: {reason}.")
+    for name, why in found.left_out.items():
+        print(f"Left out {name}: {why.written(on_command_line)}.")
     print(f"{found.verdict} The page is {page}.")

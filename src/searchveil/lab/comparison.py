@@ -2,18 +2,20 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
+from functools import partial
 from time import monotonic
 from typing import Any
 
-from searchveil.errors import InputError, in_python
-from searchveil.lab.applications import APPLICATIONS, Application, application_named
+from searchveil.errors import InputError, Style, Text, in_python
+from searchveil.lab.applications import APPLICATIONS, application_named
 from searchveil.lab.evaluate import IN_SAMPLE, WARNING
 from searchveil.lab.measures.compare import covered_volume
 from searchveil.lab.measures.jensen_shannon import JensenShannon
+from searchveil.lab.report.table import NO_FIGURE, in_figures
 from searchveil.lab.split import split
 from searchveil.lab.testset import TestSet
 from searchveil.lab.view import View, lacking
-from searchveil.lab.words import name_in_words, percent
+from searchveil.lab.words import name_in_words, percent, score_in_words
 from searchveil.log import SearchLog
 from searchveil.progress import Progress, silent
 from searchveil.publish import METHODS, build, method_named
@@ -23,8 +25,9 @@ from searchveil.publish.release import Release
 
 @dataclass(frozen=True)
 class Scored:
-    """What an application made of the log and of the release."""
+    """What an application made of the log and of the release, by the figure that it calls its score."""
 
+    figure: str
     original: float
     release: float
 
@@ -42,15 +45,16 @@ class Tried:
     distance: float | None  # Jensen–Shannon, of the frequencies of queries or what there is instead
     seconds: float
     applications: Mapping[str, Scored]
+    untried: Mapping[str, str]  # application → what there is not that it needs
     promise: str
 
     def to_json(self) -> dict[str, Any]:
         scores = {
-            name: {"original": one.original, "release": one.release, "kept": one.kept}
+            name: {"figure": one.figure, "original": one.original, "release": one.release, "kept": one.kept}
             for name, one in self.applications.items()
         }
         told = {"rows": self.rows, "volume": self.volume, "distance": self.distance, "seconds": self.seconds}
-        return told | {"applications": scores, "promise": self.promise}
+        return told | {"applications": scores, "untried": dict(self.untried), "promise": self.promise}
 
 
 @dataclass(frozen=True)
@@ -59,7 +63,7 @@ class Comparison:
     epsilon: float
     delta: float
     methods: Mapping[str, Tried]
-    left_out: Mapping[str, str] = field(default_factory=dict)  # method → why
+    left_out: Mapping[str, Text] = field(default_factory=dict)  # method → why
 
     @property
     def warning(self) -> str:
@@ -80,7 +84,7 @@ class Comparison:
                     name,
                     f"{tried.rows:,}",
                     percent(tried.volume),
-                    "–" if tried.distance is None else f"{tried.distance:.2f}",
+                    NO_FIGURE if tried.distance is None else f"{tried.distance:.2f}",
                     f"{tried.seconds:.1f}",
                 ]
                 for name, tried in self.methods.items()
@@ -89,12 +93,30 @@ class Comparison:
 
     @property
     def scores(self) -> list[list[str]]:
-        """A header, and for each application the part of the log's score that is kept, by method."""
+        """A header, and for each application its score on the log and on the release of each method."""
         lines = [
-            [name_in_words(one), *(_kept(tried.applications.get(one)) for tried in self.methods.values())]
+            [name_in_words(one), in_figures(self._on_the_log(one)), *map(partial(_score, one), self.methods.values())]
             for one in self.applications
         ]
-        return [["kept of the score on the log", *self.methods], *lines] if lines else []
+        return [["score, from 0 to 1", "the log", *self.methods], *lines] if lines else []
+
+    @property
+    def meanings(self) -> dict[str, str]:
+        """What the score of each application is, by its name in words."""
+        return {name_in_words(one): score_in_words(one) for one in self.applications}
+
+    @property
+    def untried(self) -> dict[str, list[str]]:
+        """Why a method has no score: what there is not, and the methods whose release lacks it."""
+        reasons: dict[str, list[str]] = {}
+        for name, tried in self.methods.items():
+            for reason in dict.fromkeys(tried.untried.values()):
+                reasons.setdefault(reason, []).append(name)
+        return reasons
+
+    def _on_the_log(self, application: str) -> float:
+        scored = (tried.applications.get(application) for tried in self.methods.values())
+        return next(one.original for one in scored if one is not None)
 
     @property
     def verdict(self) -> str:
@@ -106,19 +128,20 @@ class Comparison:
         tried = self.methods[best]
         return f"{best} covers the most: {percent(tried.volume)} of all searches, with {tried.rows:,} rows."
 
-    def to_json(self) -> dict[str, Any]:
+    def to_json(self, style: Style = in_python) -> dict[str, Any]:
         return {
             "source": self.source,
             "epsilon": self.epsilon,
             "delta": self.delta,
             "methods": {name: tried.to_json() for name, tried in self.methods.items()},
-            "left_out": dict(self.left_out),
+            "left_out": {name: why.written(style) for name, why in self.left_out.items()},
             "warning": self.warning,
         }
 
 
-def _kept(scored: Scored | None) -> str:
-    return "–" if scored is None or scored.kept is None else percent(scored.kept)
+def _score(application: str, tried: Tried) -> str:
+    scored = tried.applications.get(application)
+    return NO_FIGURE if scored is None else in_figures(scored.release)
 
 
 def compare(
@@ -128,16 +151,21 @@ def compare(
     *,
     methods: Sequence[str] | None = None,
     applications: Sequence[str] | None = None,
+    period: tuple[str, str] | None = None,
     seed: int = 1,
     progress: Progress = silent,
 ) -> Comparison:
-    """Release by every method that promises (ε, δ)-differential privacy, with its defaults, and measure each."""
+    """Release by every method that promises (ε, δ)-differential privacy, with its defaults, and measure each.
+
+    `period` is the first and the last day, which methods that invent times have to be told.
+    """
     wanted = list(METHODS) if methods is None else list(methods)
     running = {name: application_named(name)() for name in (APPLICATIONS if applications is None else applications)}
-    mechanisms, left_out = _with_such_a_promise(wanted, epsilon, delta)
+    mechanisms, left_out = _with_such_a_promise(wanted, epsilon, delta, period)
     original = View.of_log(log)
     asked = None
     found: dict[str, Tried] = {}
+    on_the_log: dict[str, float] = {}  # application → its score there, the same whichever method is tried
     with log.engine.sharing_memory():
         for name, mechanism in mechanisms.items():
             progress(f"trying {name}")
@@ -145,45 +173,58 @@ def compare(
             try:
                 release = mechanism.release(log)
             except InputError as problem:  # before anything was computed: the log lacks what it needs
-                left_out[name] = problem.problem.written(in_python)
+                left_out[name] = problem.text
                 continue
             seconds = monotonic() - began
             released = View.of_release(release, log.engine)
-            able = {one: runs for one, runs in running.items() if lacking(runs.needs, original, released) is None}
-            if able and asked is None:
+            reasons = {one: lacking(runs.needs, original, released) for one, runs in running.items()}
+            untried = {one: reason for one, reason in reasons.items() if reason is not None}
+            if asked is None and len(untried) < len(running):
                 progress("drawing the searches to test on")
                 asked = TestSet.draw(split(log, seed=seed)[1], original=original, seed=seed)
-            scores = {one: _scored(runs, original, released, asked) for one, runs in able.items() if asked is not None}
-            found[name] = _tried(release, original, released, seconds, scores)
+            scores = {}
+            for one, runs in running.items():
+                if one not in untried and asked is not None:
+                    if one not in on_the_log:
+                        on_the_log[one] = runs.run(original, asked)[runs.score]
+                    scores[one] = Scored(runs.score, on_the_log[one], runs.run(released, asked)[runs.score])
+            found[name] = _tried(release, original, released, seconds, scores, untried)
     return Comparison(log.source, epsilon, delta, found, left_out)
 
 
 def _with_such_a_promise(
-    methods: Sequence[str], epsilon: float, delta: float
-) -> tuple[dict[str, Mechanism], dict[str, str]]:
+    methods: Sequence[str], epsilon: float, delta: float, period: tuple[str, str] | None
+) -> tuple[dict[str, Mechanism], dict[str, Text]]:
     """The methods that can be held to this ε and δ, and why each of the others cannot."""
     mechanisms, left_out = {}, {}
     for name in methods:
         mechanism = method_named(name)
+        parameters = {one.name for one in fields(mechanism)}
         if mechanism.notions[0] != "approximate":
-            left_out[name] = "it promises no ε"
-        elif not {"epsilon", "delta"} <= {one.name for one in fields(mechanism)}:
-            left_out[name] = "it takes other parameters than ε and δ"
+            left_out[name] = Text.of("it promises no ε")
+        elif not {"epsilon", "delta"} <= parameters:
+            left_out[name] = Text.of("it takes other parameters than ε and δ")
         else:
-            mechanisms[name] = build(name, {"epsilon": epsilon, "delta": delta})
+            days = {"from_": period[0], "to": period[1]} if period is not None and "from_" in parameters else {}
+            mechanisms[name] = build(name, {"epsilon": epsilon, "delta": delta, **days})
     return mechanisms, left_out
 
 
-def _scored(runs: Application, original: View, released: View, asked: TestSet) -> Scored:
-    """By the first figure of an application, which is its score."""
-    before, after = runs.run(original, asked), runs.run(released, asked)
-    first = next(iter(before))
-    return Scored(before[first], after.get(first, 0.0))
-
-
-def _tried(release: Release, original: View, released: View, seconds: float, scores: Mapping[str, Scored]) -> Tried:
+def _tried(
+    release: Release,
+    original: View,
+    released: View,
+    seconds: float,
+    scores: Mapping[str, Scored],
+    untried: Mapping[str, str],
+) -> Tried:
     distances = JensenShannon().measure(original.counted_as(released), released)
-    distance = next(iter(distances.values()), None)
     return Tried(
-        release.table.num_rows, covered_volume(original, released), distance, seconds, scores, str(release.guarantee)
+        rows=release.table.num_rows,
+        volume=covered_volume(original, released),
+        distance=next(iter(distances.values()), None),
+        seconds=seconds,
+        applications=scores,
+        untried=untried,
+        promise=str(release.guarantee),
     )

@@ -18,6 +18,19 @@ APPLICATION: Mapping[str, str] = {
     "session-search": "Searching within a session",
     "site-clustering": "Grouping web sites",
 }
+SCORE: Mapping[str, str] = {
+    "index-caching": "the share of searched words that are in a cache filled by what the release tells",
+    "query-substitution": "the share of the five best rewritings by the log that are found",
+    "ad-hoc-search": "how near the top of ten documents those are that were clicked (nDCG)",
+    "ad-hoc-search-impact": "the same, by a walk that prefers popular pages",
+    "ad-hoc-search-feedback": "the same, by clicks for the query and feedback of others",
+    "ad-hoc-search-feedback-published": "the same, where the feedback holds the right answers",
+    "query-suggestion": "the share of a session's later queries that are among five suggestions",
+    "query-suggestion-clicks": "the same, suggested by clicks alone",
+    "click-model": "the share of clicks that are on the result held for the most likely one",
+    "session-search": "how near the top of ten documents those are that were clicked in the session (nDCG)",
+    "site-clustering": "the share of sites that are grouped with those they belong to by the log",
+}
 MEASURE: Mapping[str, str] = {
     "jensen-shannon": "Distance between the frequencies (0: the same, 1: nothing in common)",
     "coverage": "Share of the most frequent that were published",
@@ -47,6 +60,11 @@ _AT_RANK = re.compile(r"(?P<table>[^@.]+)@(?P<rank>\d+)")
 def name_in_words(name: str) -> str:
     """Of a measure or an application; one that somebody added is called by its own name."""
     return APPLICATION.get(name) or MEASURE.get(name) or name.replace("-", " ").capitalize()
+
+
+def score_in_words(application: str) -> str:
+    """What the score of an application is."""
+    return SCORE.get(application) or "the figure that it calls its score"
 
 
 def figure_in_words(name: str) -> str:

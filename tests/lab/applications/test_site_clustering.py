@@ -87,10 +87,24 @@ def test_a_release_is_judged_by_the_clusters_of_the_original(duckdb_engine: Engi
     release = tiny_view(duckdb_engine, click=[("x", "a", 9), ("x", "b", 8), ("x", "d", 7), ("w", "c", 6)])
     test = tiny_test(original)
     assert SiteClustering().run(release, test) == pytest.approx(
-        {"purity": 2 / 3, "inverse purity": (2 + 1) / 5, "clusters": 1, "clustered sites": 3, "sites": 4}
+        {
+            "purity": 2 / 3,
+            "purity over all": 2 / 5,
+            "inverse purity": (2 + 1) / 5,
+            "clusters": 1,
+            "clustered sites": 3,
+            "sites": 4,
+        }
     )
     assert SiteClustering().run(original, test) == pytest.approx(
-        {"purity": 1, "inverse purity": 1, "clusters": 2, "clustered sites": 5, "sites": 6}
+        {
+            "purity": 1,
+            "purity over all": 1,
+            "inverse purity": 1,
+            "clusters": 2,
+            "clustered sites": 5,
+            "sites": 6,
+        }
     )
     # Only the sites most clicked in the original are looked at: d and e are not among the first three.
     assert SiteClustering(sites=3).run(release, test)["clustered sites"] == 2

@@ -25,10 +25,16 @@ APPLICATIONS = {
 
 
 class Application(Protocol):
-    """Its parameters are the fields of a frozen dataclass; `needs` names the tables a view must have."""
+    """Its parameters are the fields of a frozen dataclass; `needs` names the tables a view must have.
+
+    `score` names the figure to look at first: from 0 to 1, more is better, and what is left unanswered counts as 0.
+    """
 
     @property
     def needs(self) -> tuple[str, ...]: ...
+
+    @property
+    def score(self) -> str: ...
 
     def run(self, view: "View", test: "TestSet") -> dict[str, float]: ...
 

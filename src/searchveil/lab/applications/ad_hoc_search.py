@@ -24,6 +24,7 @@ class AdHocSearch:
     """
 
     needs: ClassVar[tuple[str, ...]] = ("click",)
+    score: ClassVar[str] = "nDCG@10 over all"
 
     self_loop: float = 0.1
     steps: int = 3

@@ -26,6 +26,7 @@ class ClickModel:
     """
 
     needs: ClassVar[tuple[str, ...]] = ("click",)
+    score: ClassVar[str] = "first result over all"
 
     prior: float = 10.0  # κ, in clicks
     unknown: float = 0.1  # of all clicks, on results that are not known

@@ -24,6 +24,7 @@ class FeedbackSearch(ABC):
     """
 
     needs: ClassVar[tuple[str, ...]] = ("click",)
+    score: ClassVar[str] = "nDCG@10 over all"
 
     weight: float = 0.6
 

@@ -35,6 +35,7 @@ class IndexCaching:
     """
 
     needs: ClassVar[tuple[str, ...]] = ("keyword",)
+    score: ClassVar[str] = "hit probability"
 
     memory: int = 1 << 30
     bytes_per_posting: int = 8

@@ -45,6 +45,10 @@ class QuerySubstitution:
     least_ratio: float = 3.84
     most_pairs: int = 1_000_000
 
+    @property
+    def score(self) -> str:
+        return f"recall@{self.depths[-1]}"
+
     def run(self, view: View, test: TestSet) -> dict[str, float]:
         truth, found = (self._remembered(each, test.queries) for each in (test.original, view))
         scores: dict[str, float] = {}

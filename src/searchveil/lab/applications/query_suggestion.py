@@ -32,6 +32,10 @@ class QuerySuggestion:
     click_weight: float = 0.5
     depth: int = 5
 
+    @property
+    def score(self) -> str:
+        return f"R@{self.depth} over all"
+
     def run(self, view: View, test: TestSet) -> dict[str, float]:
         prefixes = [
             (number, query, later)

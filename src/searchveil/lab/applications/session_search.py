@@ -23,6 +23,7 @@ class SessionSearch:
     """
 
     needs: ClassVar[tuple[str, ...]] = ("click",)
+    score: ClassVar[str] = "nDCG@10 over all"
 
     discount: float = 0.92
     self_loop: float = 0.1

@@ -26,10 +26,12 @@ class SiteClustering:
     The thesis labelled ten clusters by hand. Give such `labels` (site → class); without them a site's class is its
     cluster in the original log, so the question is whether a release groups sites as the log does. Purity is taken
     over sites in clusters of two or more, as there; it alone would praise a release that joins hardly anything, so
-    inverse purity (of the classes, looking at the clusters) and the number of sites stand beside it.
+    inverse purity (of the classes, looking at the clusters) and the number of sites stand beside it. "over all" counts
+    as wrong the sites that belong to others and are joined with none.
     """
 
     needs: ClassVar[tuple[str, ...]] = ("click",)
+    score: ClassVar[str] = "purity over all"
 
     sites: int = 1_000
     similarity: float = 0.5
@@ -41,8 +43,11 @@ class SiteClustering:
         classes = self.labels or (clusters if view is test.original else self.clusters(test.original, chosen))
         joined = _members_of_groups(clusters)
         together = _members_of_groups(classes)
+        pairs = [(clusters[site], classes[site]) for site in joined if site in classes]
+        either = {*joined, *together}
         return {
-            "purity": purity([(clusters[site], classes[site]) for site in joined if site in classes]),
+            "purity": purity(pairs),
+            "purity over all": purity(pairs) * len(pairs) / len(either) if either else 0.0,
             "inverse purity": purity([(classes[site], clusters.get(site, site)) for site in together]),
             "clusters": float(len({clusters[site] for site in joined})),
             "clustered sites": float(len(joined)),

@@ -8,6 +8,7 @@ from pathlib import Path
 from searchveil.atomic import write_atomically
 from searchveil.errors import InputError, setting
 from searchveil.lab.comparison import Comparison
+from searchveil.wording import on_command_line
 
 MARK = '<meta name="generator" content="searchveil compare">'  # by which an earlier page is known
 LOOK = 2000
@@ -40,6 +41,7 @@ def page(found: Comparison) -> str:
         policy=POLICY,
         style=own.joinpath("report.css").read_text("utf-8"),
         found=found,
+        style_of_options=on_command_line,
         version=version("searchveil"),
         date=datetime.now(UTC).date().isoformat(),
     )
