@@ -54,6 +54,23 @@ def test_paper_mode_warns_on_screen_and_in_the_record(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.parametrize("asked", [("size",), ("diversity",), ("frequent", "--support", "0.1")])
+def test_paper_mode_has_the_objectives_of_the_optimiser(asked: tuple[str, ...], tmp_path: Path) -> None:
+    rows = [f"{user}\t{query}\t{query}.example" for user in range(12) for query in ("news", "weather")]
+    (tmp_path / "log.tsv").write_text("\n".join(["user\tquery\turl", *rows]) + "\n")
+    given = ("--mode", "paper", "--parties", "2", "--epsilon", "3", "--delta", "0.5", "--out", "joint")
+    told = run(tmp_path, *SIMULATE, "log.tsv", *given, "--objective", *asked, "--json")
+    assert told.code == 0, told.err
+    parameters = told.json["plan"]["parameters"]
+    assert parameters["objective"] == asked[0]
+    assert parameters.get("support") == (0.1 if asked[0] == "frequent" else None)
+    draws = Release.read(tmp_path / "joint").to_pandas("rates")["draws"]
+    assert draws.sum() > 0
+    assert asked[0] != "diversity" or set(draws) == {1.0}
+    assert succeed(tmp_path, "verify", "joint").code == 0
+
+
+@pytest.mark.slow
 def test_folders_are_made_and_certificates_pinned(tmp_path: Path, searchveil: Any) -> None:
     first = searchveil("collab", "init", "a", "--name", "library-a", "--json").json
     second = searchveil("collab", "init", "b", "--name", "library-b", "--json").json
@@ -87,7 +104,9 @@ def test_folders_are_made_and_certificates_pinned(tmp_path: Path, searchveil: An
         (("simulate", "log.tsv", *PAPER[1:], "--mode", "papier"), "there are private, paper"),
         (("simulate", "log.tsv", *PAPER[1:], "--objective", "kl"), "objective: is for the paper mode"),
         (("simulate", "log.tsv", *PAPER, "--per-user", "3"), "per_user: is for the private mode"),
-        (("simulate", "log.tsv", *PAPER, "--objective", "frequent"), "'kl' or 'size'"),
+        (("simulate", "log.tsv", *PAPER, "--objective", "best"), "'size', 'frequent', 'diversity' or 'kl'"),
+        (("simulate", "log.tsv", *PAPER[1:], "--support", "0.1"), "support: is for the paper mode"),
+        (("simulate", "log.tsv", *PAPER, "--support", "0.1"), 'support: is for the objective "frequent"'),
         (("simulate", "log.tsv", *PAPER, "--delta", "0"), "delta: Input should be greater than 0"),
         (("simulate", "log.tsv", *PAPER[1:], "--collusion", "3"), "collusion: at most 2 of 3 parties"),
     ],

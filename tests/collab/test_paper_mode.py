@@ -4,7 +4,7 @@ import json
 from collections import Counter
 from concurrent.futures import ThreadPoolExecutor
 from math import log as ln
-from typing import Any
+from typing import Any, get_args
 
 import numpy as np
 import pytest
@@ -16,14 +16,17 @@ from threads import SOLVER, PaperRun, Wire, WireEnd
 
 from searchveil.collab import paper_program
 from searchveil.collab.agreement import Agreement, CoordinatorPlace
+from searchveil.collab.messages import Refused
 from searchveil.collab.opening import encoded
 from searchveil.collab.paper import by_one_owner, paper_plan
 from searchveil.collab.paper_party import LocalClicks, PaperParty
-from searchveil.collab.paper_program import Answer, Goal, Transformed
+from searchveil.collab.paper_program import Answer, Transformed
 from searchveil.crypto import pohlig_hellman
-from searchveil.optimize.certify import violated
+from searchveil.optimize.certify import Limit, violated
+from searchveil.optimize.objectives import Frequent, Goal
 from searchveil.optimize.program import ClickCounts
 from searchveil.privacy.noise import Source
+from searchveil.progress import silent
 
 LOGS: dict[str, Searches] = {
     "a": {
@@ -98,7 +101,7 @@ def test_draws_come_back_to_the_pairs_they_were_computed_for(ran: PaperRun) -> N
     """Columns are told apart by the counts that the attack reads: no two pairs have the same."""
     assert ran.solver.seen is not None
     columns = np.rint(paper_program.recovered_counts(ran.solver.seen)[0]).astype(int).T.tolist()
-    draws = paper_program.solved(ran.solver.seen, "kl").draws.tolist()
+    draws = paper_program.solved(ran.solver.seen, "kl", 0.1).draws.tolist()
     held = counts_by_hand()
     at = [columns.index([held[user].get(pair, 0) for user in sorted(held)]) for pair in ran.outcome.pairs]
     assert len(set(draws)) > 1
@@ -108,12 +111,59 @@ def test_draws_come_back_to_the_pairs_they_were_computed_for(ran: PaperRun) -> N
 def test_a_solver_that_answers_too_much_exposes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every party judges its own users, exactly: P0 is not trusted with the condition."""
 
-    def greedy(seen: Transformed, goal: Goal) -> Answer:
+    def greedy(seen: Transformed, goal: Goal, support: float) -> Answer:
         return Answer(np.full(len(seen.totals), 20), None, 0.0)
 
     monkeypatch.setattr("searchveil.collab.paper_party.solved", greedy)
     clicks = {name: LocalClicks.of(search_log(searches)) for name, searches in LOGS.items()}
     test_no_user_is_exposed_beyond_the_limit(PaperRun.of(clicks, by_one_owner(20, 0.9, "kl")))
+
+
+def transformed(counts: ClickCounts, b: Limit) -> Transformed:
+    """What P0 decrypts of a log, as one party of all users makes it."""
+    party = PaperParty(WireEnd(Wire(), "a"), ["a"], SOLVER, LocalClicks([], counts.matrix), b, Source(bytes(32)))
+    columns, slack, right = party._products(counts.matrix, counts.totals, counts.users)
+    products, slack = ([column[:-1] for column in block] for block in (columns, slack))
+    return Transformed(products, slack, right[:-1], [column[-1] for column in columns])
+
+
+def many_clicks(users: int, pairs: int, seed: int) -> ClickCounts:
+    chance = np.random.default_rng(seed)
+    matrix = chance.poisson(np.linspace(0.05, 1.5, pairs), (users, pairs))
+    matrix[0], matrix[1] = np.maximum(matrix[0], 1), np.maximum(matrix[1], 1)  # nobody holds a pair alone
+    return ClickCounts(sparse.csr_array(matrix.astype(np.int64)))
+
+
+@pytest.mark.parametrize("goal", get_args(Goal))
+@pytest.mark.parametrize("seed", range(3))
+def test_the_solver_knows_every_objective_of_the_optimiser(goal: Goal, seed: int) -> None:
+    """P0's draws of the transformed program beside the optimiser's of the log itself: as good, and as private."""
+    counts, rule = many_clicks(40, 12, seed), by_one_owner(2, 0.9, goal, 0.1)
+    answer = paper_program.solved(transformed(counts, rule.b), goal, 0.1)
+    assert not len(violated(counts, "multinomial", answer.draws, rule.b))
+    size, largest = rule._output_size(counts, silent)
+    theirs = rule._certified(counts, rule._solved(counts, size, largest, silent))
+    assert theirs.sum() > 0
+    assert answer.output_size == (None if size is None else int(size))
+    if goal == "diversity":  # solved to the end, both
+        assert answer.draws.max() == 1
+        assert answer.draws.sum() == theirs.sum() == answer.upper_bound // 1
+        return
+    objective = rule._objective(counts, size)
+    nothing, ours, best = (
+        objective.value(np.asarray(x, np.float64)) for x in (np.zeros(counts.pairs), answer.draws, theirs)
+    )
+    assert ours <= answer.upper_bound + 1e-9
+    assert ours - nothing >= 0.85 * (best - nothing)  # P0 rounds and fills, and does not search
+    if isinstance(objective, Frequent):
+        assert 0 < objective.frequent.sum() < counts.pairs
+        assert (answer.draws[~objective.frequent] < 0.1 * answer.draws.sum()).all()
+
+
+def test_a_support_that_no_pair_has_ends_the_run() -> None:
+    counts, rule = many_clicks(40, 12, 1), by_one_owner(2, 0.9, "frequent", 0.9)
+    with pytest.raises(Refused, match=r"no shared pair holds 0\.9 of all clicks: agree on a smaller support"):
+        paper_program.solved(transformed(counts, rule.b), "frequent", 0.9)
 
 
 def test_the_draws_of_a_pair_fall_to_parties_as_one_multinomial_draw() -> None:

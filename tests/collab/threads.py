@@ -82,7 +82,7 @@ class PaperRun:
     def of(cls, clicks: Mapping[str, LocalClicks], rule: Sampling) -> "PaperRun":
         """Every party and P0 as a thread. The first error of any of them ends all."""
         wire, ring = Wire(), list(clicks)
-        solver = Solver(WireEnd(wire, SOLVER), ring, "size" if rule.objective == "size" else "kl")
+        solver = Solver(WireEnd(wire, SOLVER), ring, rule.objective, rule.support)
         parties = [PaperParty(WireEnd(wire, name), ring, SOLVER, clicks[name], rule.b) for name in ring]
         outcomes = _together(wire, [party.run for party in parties], solver.run)
         first = outcomes[0]

@@ -157,7 +157,12 @@ def simulate(
         str,
         typer.Option(help="private, or paper: CELS as published, whose solver (the coordinator) can read all counts."),
     ] = "private",
-    objective: Annotated[str | None, typer.Option(help="Of mode paper: kl or size.")] = None,
+    objective: Annotated[
+        str | None, typer.Option(help="Of mode paper: kl (the default), size, frequent or diversity.")
+    ] = None,
+    support: Annotated[
+        float | None, typer.Option(help="Of objective frequent: the share of all clicks from which a pair is frequent.")
+    ] = None,
     method: Annotated[
         str | None, typer.Option(help="zealous (counts, the default) or sampling (rows of users).")
     ] = None,
@@ -184,6 +189,7 @@ def simulate(
         raise InputError(f"there is no mode {mode}; there are {', '.join(MODES)}", parameter="mode", value=mode)
     settings: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "deadline": deadline}
     chosen = {"method": method, "item": item, "per_user": per_user, "collusion": collusion, "objective": objective}
+    chosen |= {"support": support}
     if mode == "private":
         usual = {"method": "zealous", "item": "click" if method == "sampling" else "query", "per_user": 5}
         settings |= usual | {"collusion": 1}

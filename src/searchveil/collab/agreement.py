@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from searchveil.errors import InputError
 from searchveil.items import ITEMS
+from searchveil.optimize.objectives import Goal
 
 NAME = r"[a-z0-9][a-z0-9-]{0,30}"
 Name = Annotated[str, StringConstraints(pattern=f"^{NAME}$")]
@@ -30,6 +31,9 @@ OF_PRIVATE = (
     "time_unit",
     "longest_text",
 )
+
+
+OF_PAPER = ("objective", "support")
 
 
 class CoordinatorPlace(BaseModel):
@@ -60,7 +64,8 @@ class Agreement(BaseModel):
     selection_delta: Annotated[float | None, Field(gt=0, lt=1)] = None  # of sampling: the part that chooses pairs
     time_unit: Literal["second", "minute", "hour", "day", "month", "none"] = "hour"  # of sampling
     longest_text: Annotated[int, Field(ge=16, le=4000)] = 240
-    objective: Literal["kl", "size"] | None = None  # of mode paper
+    objective: Goal | None = None  # of mode paper
+    support: Annotated[float | None, Field(gt=0, le=1)] = None  # of objective frequent
     deadline: Annotated[float, Field(gt=0, le=7 * 86_400)] = 3600
     silence: Annotated[float, Field(ge=1, le=3600)] = 60
     coordinator: CoordinatorPlace
@@ -72,6 +77,8 @@ class Agreement(BaseModel):
             for name in OF_PRIVATE:
                 if name in self.model_fields_set:
                     raise ValueError(f"{name}: is for the private mode; leave it out")
+            if self.support is not None and self.objective != "frequent":
+                raise ValueError('support: is for the objective "frequent"; leave it out')
         else:
             self._fits_private()
         if self.coordinator.name in self.parties:
@@ -84,8 +91,9 @@ class Agreement(BaseModel):
         return self
 
     def _fits_private(self) -> None:
-        if self.objective is not None:
-            raise ValueError("objective: is for the paper mode; leave it out")
+        for name in OF_PAPER:
+            if name in self.model_fields_set:
+                raise ValueError(f"{name}: is for the paper mode; leave it out")
         if self.item not in ITEMS:
             raise ValueError(f"item: there is no '{self.item}'; there are {', '.join(ITEMS)}")
         if self.method == "sampling" and self.item != "click":

@@ -18,12 +18,12 @@ from searchveil.collab.joint import ONE_PARTY
 from searchveil.collab.member import Member
 from searchveil.collab.messages import Phase, Refused, RunEnded
 from searchveil.collab.paper_party import LocalClicks, Outcome, PaperParty, Solver
-from searchveil.collab.paper_program import Goal
 from searchveil.collab.paper_wire import End, LinkEnd
 from searchveil.collab.party import Party
 from searchveil.log import SearchLog
+from searchveil.optimize.objectives import Goal
 from searchveil.privacy.guarantee import Guarantee
-from searchveil.publish.plan import Plan, Settings
+from searchveil.publish.plan import Plan, Settings, given
 from searchveil.publish.sampling import Sampling
 
 WARNING = (
@@ -51,27 +51,36 @@ CAVEATS = (
 @dataclass(frozen=True, kw_only=True)
 class PaperSettings(Settings):
     objective: Goal
+    support: float | None = None
     exposure_limit: float
     parties: int
     run: str
 
     def to_json(self) -> dict[str, Any]:
-        return {
-            "mode": "paper",
-            "sampler": "multinomial",
-            "objective": self.objective,
-            "exposure_limit": self.exposure_limit,
-            "parties": self.parties,
-            "run": self.run,
-        }
+        return given(
+            mode="paper",
+            sampler="multinomial",
+            objective=self.objective,
+            support=self.support,
+            exposure_limit=self.exposure_limit,
+            parties=self.parties,
+            run=self.run,
+        )
 
 
-def by_one_owner(epsilon: float, delta: float, objective: Goal | None) -> Sampling:
+def by_one_owner(epsilon: float, delta: float, objective: Goal | None = None, support: float | None = None) -> Sampling:
     """The same by one owner, to compare with; it knows the limit and what the sampling step promises.
 
     `epsilon` and `delta` as the paper has them: the limit is b = min(ε/2, ln 1/(1−δ)).
     """
-    return Sampling(delta, epsilon / 2, objective=objective or "kl", sampler="multinomial", seconds=1.0)
+    support = Sampling.support if support is None else support
+    return Sampling(
+        delta, epsilon / 2, objective=objective or "kl", support=support, sampler="multinomial", seconds=1.0
+    )
+
+
+def rule_of(agreement: Agreement) -> Sampling:
+    return by_one_owner(agreement.epsilon, agreement.delta, agreement.objective, agreement.support)
 
 
 def paper_plan(agreement: Agreement, run: str) -> Plan[PaperSettings]:
@@ -79,7 +88,7 @@ def paper_plan(agreement: Agreement, run: str) -> Plan[PaperSettings]:
 
     The trust is central, as there: P0 can compute what an owner of all logs would hold.
     """
-    rule = by_one_owner(agreement.epsilon, agreement.delta, agreement.objective)
+    rule = rule_of(agreement)
     one = rule.planned(None)
     public = ("that the log of each party has at least two users", ONE_PARTY, *one.guarantee.assumed_public[1:])
     guarantee: Guarantee = replace(
@@ -90,7 +99,11 @@ def paper_plan(agreement: Agreement, run: str) -> Plan[PaperSettings]:
         caveats=(*one.guarantee.caveats, *CAVEATS),
     )
     settings = PaperSettings(
-        objective=agreement.objective or "kl", exposure_limit=float(rule.b), parties=len(agreement.parties), run=run
+        objective=rule.objective,
+        support=rule.support if rule.objective == "frequent" else None,
+        exposure_limit=float(rule.b),
+        parties=len(agreement.parties),
+        run=run,
     )
     return Plan("collab-paper", "click", settings, guarantee, counts="occurrences")
 
@@ -110,10 +123,9 @@ class PaperMember(Member):
         self._phase("count", "counting the clicks of each user")
         clicks = LocalClicks.of(self.log)
         end = LinkEnd(self.link, self.transcript, self.progress)
-        rule = by_one_owner(self.agreement.epsilon, self.agreement.delta, self.agreement.objective)
         names, solver = self.agreement.names, self.agreement.coordinator.name
         try:
-            outcome = PaperParty(end, names, solver, clicks, rule.b, self.source).run()
+            outcome = PaperParty(end, names, solver, clicks, rule_of(self.agreement).b, self.source).run()
             tables = tables_of(outcome)
         except (ValueError, TypeError, LookupError) as problem:
             raise Refused(f"what another party or the solver sent is malformed ({type(problem).__name__})") from problem
@@ -159,7 +171,8 @@ class SolverEnd(End):
 async def solve(coordinator: Coordinator) -> None:
     """P0's part of a run."""
     end = SolverEnd(coordinator, asyncio.get_running_loop())
-    solver = Solver(end, coordinator.agreement.names, coordinator.agreement.objective or "kl")
+    rule = rule_of(coordinator.agreement)
+    solver = Solver(end, coordinator.agreement.names, rule.objective, rule.support)
     try:
         await asyncio.to_thread(solver.run)
     except (ValueError, TypeError, LookupError) as problem:

@@ -16,7 +16,6 @@ from searchveil.collab.paper_program import (
     MOST_USERS,
     RANDOM_BITS,
     Answer,
-    Goal,
     Transformed,
     fixed,
     solved,
@@ -37,6 +36,7 @@ from searchveil.items.click import rows as clicked
 from searchveil.items.item import normal_query
 from searchveil.log import SearchLog
 from searchveil.optimize.certify import Limit, violated
+from searchveil.optimize.objectives import Goal
 from searchveil.optimize.program import ClickCounts, Integers
 from searchveil.privacy.noise import Source
 from searchveil.publish.draws import pick_users
@@ -295,6 +295,7 @@ class Solver:
     end: End
     ring: Sequence[str]
     goal: Goal
+    support: float  # from which share of all clicks a pair is frequent, for that goal
     seen: Transformed | None = None
 
     def run(self) -> None:
@@ -308,7 +309,7 @@ class Solver:
         slack = self.end.each(received(self.end, self.ring[-1], "slack"), private.decrypt, "decrypting")
         self.seen = _read(products, slack, users, private.public)
         self.end.progress(f"solving the program of {users:,} users")
-        answer = solved(self.seen, self.goal)
+        answer = solved(self.seen, self.goal, self.support)
         said = {"draws": answer.draws.tolist(), "output_size": answer.output_size, "upper_bound": answer.upper_bound}
         self.end.send(self.ring[-1], "answer", to_json(said))
 

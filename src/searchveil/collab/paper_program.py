@@ -10,19 +10,19 @@ it row by row is T/b. This is also the way to solve the program: `conditions` is
 from collections.abc import Sequence
 from dataclasses import dataclass
 from math import floor
-from typing import Literal
+from time import monotonic
+from typing import Any
 
 import numpy as np
 from scipy import sparse
 from scipy.optimize import brentq
 
-from searchveil.optimize import first_order
+from searchveil.collab.messages import Refused
+from searchveil.optimize import diversity, first_order
 from searchveil.optimize.integers import Program, fill
-from searchveil.optimize.objectives import KL, Objective, Size
+from searchveil.optimize.objectives import KL, Frequent, Goal, Objective, Size
 from searchveil.optimize.program import Integers, Reals
 from searchveil.optimize.solve import TOLERANCE
-
-Goal = Literal["kl", "size"]
 
 FRACTION_BITS = 40  # of logarithms, slack coefficients and b, as whole numbers
 RANDOM_BITS = 32  # of an entry of A
@@ -30,6 +30,7 @@ ENTRY_BITS = 104  # of an entry of a product: a logarithm below 2^5, and sums ov
 MOST_USERS = 2**20
 NOTHING = 1e-9  # what rounding leaves of an entry that is 0; no pair is clicked often enough for a true one
 TIES = 1e-9  # to the float limit of P0; the parties judge what it answers exactly
+SECONDS = 10.0  # to look for the most pairs that may be drawn once
 
 
 def fixed(value: float) -> int:
@@ -79,8 +80,8 @@ class Answer:
     upper_bound: float
 
 
-def solved(seen: Transformed, goal: Goal) -> Answer:
-    """Relaxed, rounded down and filled. For KL the size |O| is fixed: half of what fits."""
+def solved(seen: Transformed, goal: Goal, support: float) -> Answer:
+    """Relaxed, rounded down and filled. For kl and frequent the size |O| is fixed: half of what fits."""
     shares = seen.conditions()
     largest_share = shares.max(axis=0, initial=0)
     most = np.where(largest_share > 0, np.floor((1 + TIES) / np.maximum(largest_share, NOTHING)), 0).astype(np.int64)
@@ -88,16 +89,46 @@ def solved(seen: Transformed, goal: Goal) -> Answer:
     draws = np.zeros(len(most), np.int64)
     if not len(drawable):
         return Answer(draws, None, 0.0)
-    rows = sparse.csr_array(shares[:, drawable])
+    rows, most = sparse.csr_array(shares[:, drawable]), most[drawable]
+    if goal == "diversity":
+        draws[drawable], bound = _most_pairs(rows)
+        return Answer(draws, None, bound)
     objective: Objective = Size()
     found, total = first_order.solve(rows, 1.0, objective, tolerance=TOLERANCE), None
-    if goal == "kl":
+    if goal != "size":
         total, largest = floor(found.objective / 2), np.asarray(found.x, np.float64)
         if total == 0:
             return Answer(draws, total, 0.0)
-        objective = KL(np.array(seen.totals, np.float64)[drawable])
+        objective = _of_totals(np.array(seen.totals, np.int64), goal, support, total).only(drawable)
         found = first_order.solve(rows, 1.0, objective, tolerance=TOLERANCE, total=total, largest=largest)
-    program = Program(objective, 1 + TIES, 0.0, rows, rows.tocsc(), most[drawable], total)
-    whole = np.minimum(np.floor(np.asarray(found.x) + TIES).astype(np.int64), most[drawable])
-    draws[drawable] = fill(program, program.shortened(whole))
+    if objective.most_draws is not None:
+        most = np.minimum(most, objective.most_draws)
+    program = Program(objective, 1 + TIES, 0.0, rows, rows.tocsc(), most, total)
+    whole = fill(program, program.shortened(_rounded_down(found.x, most)))
+    if isinstance(objective, Frequent):
+        whole = objective.still_infrequent(whole, support, whole=True)
+    draws[drawable] = whole
     return Answer(draws, total, found.upper_bound)
+
+
+def _most_pairs(rows: Any) -> tuple[Integers, float]:
+    """D-UMP: as many pairs as possible, each drawn once."""
+    began, once = monotonic(), np.ones(rows.shape[1], np.int64)
+    found = first_order.solve(rows, 1.0, diversity.Distinct(), tolerance=TOLERANCE)
+    program = Program(Size(), 1 + TIES, 0.0, rows, rows.tocsc(), once, None)
+    whole = _rounded_down(found.x, once)
+    return diversity.best_of_several(program, whole, found.upper_bound, SECONDS, until=began + SECONDS)
+
+
+def _of_totals(totals: Integers, goal: Goal, support: float, size: int) -> Objective:
+    if goal == "kl":
+        return KL(totals.astype(np.float64))
+    frequent = Frequent.of_totals(totals, support, size)
+    if not frequent.frequent.any():
+        raise Refused(f"no shared pair holds {support:g} of all clicks: agree on a smaller support")
+    return frequent
+
+
+def _rounded_down(x: Reals | Integers, most: Integers) -> Integers:
+    whole: Integers = np.minimum(np.floor(np.asarray(x) + TIES).astype(np.int64), most)
+    return whole

@@ -177,7 +177,9 @@ class Simulation:
         if self.settings.get("mode") == "paper":
             from searchveil.collab.paper import by_one_owner
 
-            return by_one_owner(epsilon, delta, self.settings.get("objective")).release(log)
+            return by_one_owner(epsilon, delta, self.settings.get("objective"), self.settings.get("support")).release(
+                log
+            )
         if self.settings["method"] == "sampling":
             return Individual(delta, epsilon).release(log)
         known = {name: self.settings[name] for name in ("per_user", "item")}

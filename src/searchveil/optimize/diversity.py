@@ -110,16 +110,23 @@ def best_within(counts: ClickCounts, b: Limit, seconds: float, seed: int = 0) ->
 
     def solve(part: ClickCounts, program: Program) -> tuple[Integers, float]:
         relaxed = relax(part, "multinomial", Distinct(), b, tolerance=CLOSE_ENOUGH)
-        x = max(_greedy(program), fill(program, _rounded(part, relaxed, b)), key=program.worth)
-        bound = relaxed.upper_bound
-        if program.rows.nnz <= SMALL:
-            x, proved = _branch_and_bound(program, x, seconds / 4, seed)
-            bound = min(bound, proved)
-        if x.sum() < floor(bound):
-            x = search(program, x, until=began + seconds, seed=seed)
-        return x, bound
+        rounded = _rounded(part, relaxed, b)
+        return best_of_several(program, rounded, relaxed.upper_bound, seconds, until=began + seconds, seed=seed)
 
     return _solved("best of several", counts, b, solve)
+
+
+def best_of_several(
+    program: Program, rounded: Integers, bound: float, seconds: float, *, until: float, seed: int = 0
+) -> tuple[Integers, float]:
+    """From a relaxation that was rounded down, with its bound: choices of great value, and what none exceeds."""
+    x = max(_greedy(program), fill(program, rounded), key=program.worth)
+    if program.rows.nnz <= SMALL:
+        x, proved = _branch_and_bound(program, x, seconds / 4, seed)
+        bound = min(bound, proved)
+    if x.sum() < floor(bound):
+        x = search(program, x, until=until, seed=seed)
+    return x, bound
 
 
 def _solved(

@@ -7,12 +7,15 @@ stands (`prox`), and the best counts at given prices (`best_response`), which is
 from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from functools import cached_property
+from typing import Any, Literal
 
 import numpy as np
 import numpy.typing as npt
 
 from searchveil.errors import InputError
 from searchveil.optimize.program import ClickCounts, Integers, Reals
+
+Goal = Literal["size", "frequent", "diversity", "kl"]
 
 NEWTON_STEPS = 6  # from the starting point chosen below, enough for the last bits of a float
 
@@ -142,11 +145,15 @@ class Frequent(Objective):
     @classmethod
     def of(cls, counts: ClickCounts, support: float, total: float) -> "Frequent":
         """Pairs of relative support at least `support` in an output of size `total`."""
+        return cls.of_totals(counts.totals, support, total)
+
+    @classmethod
+    def of_totals(cls, totals: Integers, support: float, total: float) -> "Frequent":
         if not 0 < support <= 1:
             raise InputError(f"the support must be above 0 and at most 1, not {support}: try 0.001")
         if not total > 0:
             raise InputError(f"the output size must be above 0, not {total}")
-        shares = counts.totals / max(counts.size, 1)
+        shares = totals / max(int(totals.sum()), 1)
         frequent = shares >= support
         return cls(total * np.where(frequent, shares, BELOW * support), frequent, total)
 
@@ -167,6 +174,13 @@ class Frequent(Objective):
 
     def only(self, pairs: Integers) -> "Frequent":
         return Frequent(self.target[pairs], self.frequent[pairs], self.total)
+
+    def still_infrequent(self, x: Any, support: float, *, whole: bool) -> Any:
+        """Without what makes an infrequent pair frequent in the output, as its size turned out."""
+        while (x[~self.frequent] >= (bar := support * x.sum())).any() and bar > 0:
+            below = np.ceil(bar) - 1 if whole else BELOW * bar
+            x = np.where(self.frequent, x, np.minimum(x, below)).astype(x.dtype)
+        return x
 
     def values(self, x: Reals) -> Reals:
         away = x - self.target

@@ -19,7 +19,7 @@ from searchveil.optimize import diversity
 from searchveil.optimize.breach import SECONDS, Breach, for_recall, for_size
 from searchveil.optimize.certify import UNITS, Limit, LogOf, limit, quantize, repair, violated
 from searchveil.optimize.integers import drawable, whole_draws
-from searchveil.optimize.objectives import BELOW, KL, Diversity, Frequent, Objective, Size
+from searchveil.optimize.objectives import KL, Diversity, Frequent, Goal, Objective, Size
 from searchveil.optimize.program import ClickCounts, Integers, Reals, Sampler
 from searchveil.optimize.sensitivity import bound_effects
 from searchveil.optimize.solution import Solution
@@ -44,7 +44,6 @@ from searchveil.publish.parameters import Candidates, Declared, NeighboursKind, 
 from searchveil.publish.plan import Plan, Settings, given
 
 AnySampler = Literal["individual", "poisson", "multinomial"]
-Goal = Literal["size", "frequent", "diversity", "kl"]
 Solver = Literal["best", "spe", "greedy", "lp-rounding", "branch-and-bound"]
 
 CHOSEN_FROM_THE_LOG = (
@@ -356,11 +355,7 @@ class Sampling(Mechanism[SamplingSettings | IndividualSettings]):
         return diversity.best_within(counts, self.b, self.seconds)
 
     def _still_infrequent(self, solution: Solution, objective: Frequent) -> Solution:
-        """Without what makes an infrequent pair frequent in the output, as its size turned out."""
-        x: Any = solution.x
-        while (x[~objective.frequent] >= (bar := self.support * x.sum())).any() and bar > 0:
-            below = np.ceil(bar) - 1 if self.sampler == "multinomial" else BELOW * bar
-            x = np.where(objective.frequent, x, np.minimum(x, below)).astype(x.dtype)
+        x = objective.still_infrequent(solution.x, self.support, whole=self.sampler == "multinomial")
         return replace(solution, x=x, objective=objective.value(x.astype(np.float64)))
 
     def _output_size(self, counts: ClickCounts, progress: Progress) -> tuple[float | None, Reals | None]:
