@@ -2,6 +2,7 @@
 
 import gc
 import os
+import shutil
 import signal
 import stat
 import subprocess
@@ -11,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from searchveil.engine.duckdb import DuckDBEngine
-from searchveil.scratch import Scratch
+from searchveil.scratch import Scratch, remove_dead
 
 pytestmark = pytest.mark.slow
 
@@ -103,6 +104,28 @@ def test_a_killed_run_is_swept_by_the_next_and_a_live_one_is_not(tmp_path: Path)
     assert end(alive, signal.SIGTERM) != 0
     assert end(next_one, signal.SIGTERM) != 0
     assert [path.name for path in tmp_path.iterdir()] == ["searchveil-not-ours"]
+
+
+def test_what_is_written_while_a_folder_is_removed_goes_with_the_next_sweep(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As long as something is left the lock is there too, or nobody would ever remove it."""
+    dead = tmp_path / "searchveil-dead"
+    (dead / "engine").mkdir(parents=True)
+    for name in ("aaa", "lock", "zzz"):
+        (dead / name).touch()
+    remove = shutil.rmtree
+
+    def remove_slowly(path: str, ignore_errors: bool) -> None:
+        remove(path, ignore_errors)
+        (dead / "late").write_text("a private row")
+
+    with monkeypatch.context() as slow:
+        slow.setattr("searchveil.scratch.shutil.rmtree", remove_slowly)
+        remove_dead(tmp_path)
+    assert {path.name for path in dead.iterdir()} == {"late", "lock"}
+    remove_dead(tmp_path)
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_a_link_in_the_temporary_folder_leads_nowhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

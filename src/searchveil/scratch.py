@@ -55,7 +55,7 @@ class Scratch:
 
 
 def _remove(folder: Path, lock: int) -> None:
-    shutil.rmtree(folder, ignore_errors=True)
+    _remove_lock_last(folder)
     _live.discard(folder)
     os.close(lock)
 
@@ -63,7 +63,23 @@ def _remove(folder: Path, lock: int) -> None:
 def remove_live() -> None:
     """The folders of this process, when it must end at once."""
     for folder in list(_live):
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove_lock_last(folder)
+
+
+def _remove_lock_last(folder: Path) -> None:
+    """A folder without its lock file is nobody's to remove: where something is left, the lock stays for a later run.
+
+    What still writes into the folder can make files faster than they are removed, and this process may be killed here.
+    """
+    with suppress(OSError):
+        for entry in [entry for entry in os.scandir(folder) if entry.name != LOCK]:
+            if entry.is_dir(follow_symlinks=False):
+                shutil.rmtree(entry.path, ignore_errors=True)
+            else:
+                os.unlink(entry.path)
+        if os.listdir(folder) == [LOCK]:
+            os.unlink(folder / LOCK)
+        os.rmdir(folder)  # refused where something is left
 
 
 stopping.before_ending.append(remove_live)
@@ -84,6 +100,6 @@ def _remove_if_dead(folder: Path) -> None:
     lock = os.open(folder / LOCK, os.O_RDWR | os.O_NOFOLLOW)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # fails where its process lives
-        shutil.rmtree(folder, ignore_errors=True)
+        _remove_lock_last(folder)
     finally:
         os.close(lock)

@@ -1,5 +1,6 @@
 """Session search: discounted sums of reciprocal ranks."""
 
+from fractions import Fraction
 from math import log2
 
 import pytest
@@ -11,7 +12,21 @@ from searchveil.engine import Engine
 from searchveil.lab.applications.session_search import SessionSearch, merge
 from searchveil.lab.testset import TestSession
 
-RANKINGS = st.lists(st.lists(st.sampled_from("abcd"), unique=True), max_size=5)
+
+def rankings(longest: int) -> st.SearchStrategy[list[list[str]]]:
+    return st.lists(st.lists(st.sampled_from("abcd"), unique=True, max_size=longest), max_size=5)
+
+
+def written_out(rankings: list[list[str]]) -> dict[str, Fraction]:
+    """The score of each url, exactly, for γ = 1/2."""
+    n = len(rankings)
+    return {
+        url: sum(
+            (Fraction(1, 2 ** (n - i) * (r.index(url) + 1)) for i, r in enumerate(rankings, start=1) if url in r),
+            Fraction(),
+        )
+        for url in {url for ranking in rankings for url in ranking}
+    }
 
 
 def test_a_later_query_counts_more() -> None:
@@ -22,15 +37,20 @@ def test_a_later_query_counts_more() -> None:
     assert merge([[], []], 0.9) == []
 
 
-@given(RANKINGS)
+@given(rankings(4))
 def test_merging_agrees_with_the_sum_written_out(rankings: list[list[str]]) -> None:
-    n = len(rankings)
-    urls = sorted({url for ranking in rankings for url in ranking})
-    score = {
-        url: sum(0.5 ** (n - i) / (r.index(url) + 1) for i, r in enumerate(rankings, start=1) if url in r)
-        for url in urls
-    }
-    assert merge(rankings, 0.5) == sorted(urls, key=lambda url: (-score[url], url))
+    """Urls of the same exact score may change places: 1/3 + 1/6 is not 1/2 in floating point."""
+    score = written_out(rankings)
+    merged = merge(rankings, 0.5)
+    assert sorted(merged) == sorted(score)
+    assert [score[url] for url in merged] == sorted(score.values(), reverse=True)
+
+
+@given(rankings(2))
+def test_equal_scores_are_in_the_order_of_the_texts(rankings: list[list[str]]) -> None:
+    """At the places 1 and 2 all scores are sums of powers of 1/2, which floating point holds exactly."""
+    score = written_out(rankings)
+    assert merge(rankings, 0.5) == sorted(score, key=lambda url: (-score[url], url))
 
 
 def test_scores_in_closed_form(duckdb_engine: Engine) -> None:

@@ -45,7 +45,7 @@ class SessionSearch:
 
 
 def merge(rankings: Sequence[Sequence[str]], discount: float) -> list[str]:
-    """One ranking from those of a session's queries, first query first; equal scores in the order of the texts."""
+    """One ranking from those of a session's queries, first query first; equal floats in the order of the texts."""
     scores: Mapping[str, float] = _sums(rankings, discount)
     return sorted(scores, key=lambda url: (-scores[url], url))
 
