@@ -5,23 +5,25 @@ import shutil
 import signal
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Any
 
-from playwright.sync_api import BrowserContext, Page, Playwright, Worker
+from playwright.sync_api import BrowserContext, Error, Page, Playwright
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 READ = """(store) => new Promise((resolve, reject) => {
   const request = indexedDB.open("searchveil");
-  request.onerror = () => reject(request.error);
+  request.onupgradeneeded = () => request.transaction.abort(); // the extension has not made it yet
+  request.onerror = () => (request.error.name === "AbortError" ? resolve([]) : reject(request.error));
   request.onsuccess = () => {
     const all = request.result.transaction(store).objectStore(store).getAll();
     const plain = (row) => ({ ...row, report: row.report ? "bytes" : null });
     all.onsuccess = () => { request.result.close(); resolve(all.result.map(plain)); };
   };
 })"""
-PATIENCE = 60  # seconds: the machine may be busy
+PATIENCE = 240  # seconds: the machine may be busy
 
 
 def executable() -> str:
@@ -52,6 +54,7 @@ class Chromium:
             self.folder,
             executable_path=executable(),
             headless=True,
+            timeout=PATIENCE * 1000,
             locale="en-US",
             viewport={"width": 1100, "height": 800},
             args=[
@@ -63,7 +66,12 @@ class Chromium:
             ],
         )
         self.context.set_default_timeout(PATIENCE * 1000)
-        self.base = f"chrome-extension://{self.worker().url.split('/')[2]}"
+        self.context.set_default_navigation_timeout(PATIENCE * 1000)
+        running = self.context.service_workers
+        worker = running[0] if running else self.context.wait_for_event("serviceworker")
+        self.base = f"chrome-extension://{worker.url.split('/')[2]}"
+        self.own = self.context.new_page()  # looks into the store and at the icon, whether the worker sleeps or not
+        self.own.goto(f"{self.base}/sender.html")
 
     def __enter__(self) -> "Chromium":
         return self
@@ -85,26 +93,30 @@ class Chromium:
         for lock in self.folder.glob("Singleton*"):
             lock.unlink()
 
-    def worker(self) -> Worker:
-        """The extension's service worker, woken up where it sleeps."""
-        running = self.context.service_workers
-        return running[0] if running else self.context.wait_for_event("serviceworker")
-
     def page(self, name: str) -> Page:
         page = self.context.new_page()
         page.goto(f"{self.base}/{name}.html")
         page.wait_for_selector("nav a")
         return page
 
-    def search(self, address: str, click: int | None = None, selector: str = "a") -> None:
-        """Open a page of results; perhaps click on the link with this number."""
-        page = self.context.new_page()
+    def search(self, address: str, click: int | None = None, selector: str = "a", recorded: bool = True) -> None:
+        """Open a page of results; perhaps click on the link with this number. Waits until both are recorded."""
+        page, rows = self.context.new_page(), self.stored("search")
         page.goto(address)
-        page.wait_for_timeout(200)
+        if recorded:
+            rows = self.other(rows)
         if click is not None:
             page.locator(selector).nth(click).click()
             page.wait_for_url(lambda url: url != address)
+            if recorded:
+                self.other(rows)
         page.close()
+
+    def other(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The log, once it is another one than this."""
+        found = until(lambda: (now := self.stored("search")) != rows and now)
+        assert found, f"nothing was recorded after {rows[-1:]}"
+        return list(found)
 
     def join(self, community: Path, invitation: str) -> None:
         page = self.page("settings")
@@ -119,15 +131,28 @@ class Chromium:
 
     def toggle(self) -> None:
         """What a click on the icon does; drivers have no hand in the toolbar."""
-        self.worker().evaluate("chrome.action.onClicked.dispatch({})")
+
+        def clicked() -> bool:
+            self.own.evaluate("chrome.runtime.sendMessage({ type: 'changed' })")  # wakes the worker up
+            for worker in self.context.service_workers:
+                with suppress(Error):  # it has just fallen asleep
+                    worker.evaluate("chrome.action.onClicked.dispatch({})")
+                    return True
+            return False
+
+        assert until(clicked)
+
+    def badge(self, text: str) -> bool:
+        """Whether the icon says this, at last."""
+        return bool(until(lambda: self.icon()["badge"] == text))
 
     def icon(self) -> dict[str, str]:
-        found: dict[str, str] = self.worker().evaluate(
+        found: dict[str, str] = self.own.evaluate(
             "(async () => ({ title: await chrome.action.getTitle({}), badge: await chrome.action.getBadgeText({}) }))()"
         )
         return found
 
     def stored(self, store: str) -> list[dict[str, Any]]:
         """All rows of one of the extension's tables."""
-        found: list[dict[str, Any]] = self.worker().evaluate(READ, store)
+        found: list[dict[str, Any]] = self.own.evaluate(READ, store)
         return found

@@ -5,6 +5,7 @@ import shutil
 import socket
 import subprocess
 import time
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 FIREFOX = ("firefox-esr", "firefox")
 ADDON = "extension@searchveil.example"
 UUID = "5d9c2a10-7f3e-4c55-9a51-0c2f6f0a9b11"  # of this profile's installation: what must never be said on the network
-PATIENCE = 120  # seconds: the machine may be busy
+PATIENCE = 240  # seconds: the machine may be busy
 
 PREFERENCES = {
     "marionette.port": 0,  # any free one, which Firefox writes down
@@ -41,6 +42,8 @@ CLICK = """const [widget] = arguments;
   return label;"""
 READ = """const [store, done] = arguments;
   const request = indexedDB.open("searchveil");
+  request.onupgradeneeded = () => request.transaction.abort(); // the extension has not made it yet
+  request.onerror = () => done([]);
   request.onsuccess = () => {
     const all = request.result.transaction(store).objectStore(store).getAll();
     const plain = (row) => ({ ...row, report: row.report ? "bytes" : null });
@@ -98,6 +101,7 @@ class Firefox:
         (folder / "user.js").write_text("\n".join(lines))
         self.open()
         self.do("Addon:Install", path=str(archive), temporary=False)
+        self.look()
 
     def open(self) -> None:
         port = self.folder / "MarionetteActivePort"
@@ -115,6 +119,14 @@ class Firefox:
         self.do = Marionette(int(port.read_text()))
         limits = dict.fromkeys(("implicit", "pageLoad", "script"), 1000 * PATIENCE)
         self.do("WebDriver:NewSession", acceptInsecureCerts=True, timeouts=limits)
+
+    def look(self) -> None:
+        """A tab that looks into the store."""
+        self.tab = self.do("WebDriver:GetWindowHandle")
+        self.own = self.do("WebDriver:NewWindow", type="tab")["handle"]
+        self.do("WebDriver:SwitchToWindow", handle=self.own)
+        self.navigate(f"{self.base}/sender.html")
+        self.do("WebDriver:SwitchToWindow", handle=self.tab)
 
     def __enter__(self) -> "Firefox":
         return self
@@ -156,14 +168,29 @@ class Firefox:
         """Until the page says this."""
         self.find(f"//*[contains(text(), '{text}')]", "xpath")
 
-    def search(self, address: str, click: str = "") -> None:
+    def search(self, address: str, click: str = "", recorded: bool = True) -> None:
+        """Open a page of results; perhaps click on a link. Waits until both are recorded."""
+        rows = self.stored("search")
         self.navigate(address)
-        time.sleep(0.3)
+        if recorded:
+            rows = self.other(rows)
         if click:
             self.click(self.find(click))
-            end = time.monotonic() + PATIENCE
-            while self.do("WebDriver:GetCurrentURL") == address and time.monotonic() < end:
-                time.sleep(0.1)
+            self.until(lambda: self.do("WebDriver:GetCurrentURL") != address)
+            if recorded:
+                self.other(rows)
+
+    def other(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+        """The log, once it is another one than this."""
+        return list(self.until(lambda: (now := self.stored("search")) != rows and now))
+
+    def until(self, holds: Callable[[], Any]) -> Any:
+        """What is true at last."""
+        end = time.monotonic() + PATIENCE
+        while not (found := holds()):
+            assert time.monotonic() < end, "waited in vain"
+            time.sleep(0.1)
+        return found
 
     def join(self, community: Path, invitation: str) -> None:
         self.page("settings")
@@ -188,8 +215,10 @@ class Firefox:
         return str(label)
 
     def stored(self, store: str) -> list[dict[str, Any]]:
-        """All rows of one of the extension's tables; asked on one of its pages."""
+        """All rows of one of the extension's tables; asked in a tab of its own."""
+        self.do("WebDriver:SwitchToWindow", handle=self.own)
         found: list[dict[str, Any]] = self.do("WebDriver:ExecuteAsyncScript", script=READ, args=[store])
+        self.do("WebDriver:SwitchToWindow", handle=self.tab)
         return found
 
 

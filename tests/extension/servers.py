@@ -43,7 +43,7 @@ class Servers:
     def stop(self, program: str) -> None:
         process = self.processes.pop(program)
         process.terminate()
-        process.wait(30)
+        process.wait(240)
 
     def close(self) -> None:
         for program in list(self.processes):
@@ -79,10 +79,14 @@ class Servers:
 
 
 class Wire:
-    """Stands before a program and keeps what clients say, connection by connection."""
+    """Stands before a program and keeps what clients say, connection by connection.
+
+    Answers to requests that begin with `lost` do not reach them; `unheard` is how many bytes of such there were.
+    """
 
     def __init__(self, port: int) -> None:
         self.to = port
+        self.lost, self.unheard = b"", 0
         self.listening = socket.create_server(("127.0.0.1", 0))
         self.port = int(self.listening.getsockname()[1])
         self.said: list[bytearray] = []
@@ -104,18 +108,21 @@ class Wire:
                 continue
             kept = bytearray()
             self.said.append(kept)
-            for source, sink, note in ((client, program, kept), (program, client, bytearray())):
-                threading.Thread(target=_pass_on, args=(source, sink, note), daemon=True).start()
+            for source, sink in ((client, program), (program, client)):
+                threading.Thread(target=self._pass_on, args=(source, sink, kept, source is client), daemon=True).start()
 
-
-def _pass_on(source: socket.socket, sink: socket.socket, kept: bytearray) -> None:
-    with suppress(OSError):
-        while part := source.recv(65_536):
-            kept += part
-            sink.sendall(part)
-    for end in (source, sink):
+    def _pass_on(self, source: socket.socket, sink: socket.socket, said: bytearray, asks: bool) -> None:
         with suppress(OSError):
-            end.shutdown(socket.SHUT_RDWR)
+            while part := source.recv(65_536):
+                if asks:
+                    said += part
+                elif self.lost and self.lost in said:
+                    self.unheard += len(part)
+                    continue
+                sink.sendall(part)
+        for end in (source, sink):
+            with suppress(OSError):
+                end.shutdown(socket.SHUT_RDWR)
 
 
 def requests(said: bytearray) -> list[tuple[str, dict[str, str]]]:

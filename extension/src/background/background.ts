@@ -47,10 +47,9 @@ async function showState(): Promise<void> {
 }
 
 async function togglePause(): Promise<void> {
-  const database = await store();
-  await set(database, "paused", !(await settings(database)).paused);
+  await inTurn(async () => set(await store(), "paused", !(await settings(await store())).paused));
   await showState();
-  await work();
+  void work();
 }
 
 // --- Jobs ---
@@ -100,6 +99,9 @@ async function reply(request: Request): Promise<Reply> {
     case "work":
       await work();
       return { problem: "" };
+    case "toggle":
+      await togglePause();
+      return { problem: "" };
     case "changed":
       await showState();
       return { problem: "" };
@@ -108,13 +110,21 @@ async function reply(request: Request): Promise<Reply> {
 
 // --- What wakes the worker up ---
 
-let recording: Promise<unknown> = Promise.resolve();
+let turn: Promise<unknown> = Promise.resolve();
 
-/** One after the other: a click may follow its search at once. */
-function recordLater(seen: Seen): Promise<unknown> {
-  const write = async (): Promise<boolean> => record(await store(), seen, Math.floor(Date.now()) / 1000);
-  recording = recording.then(write, write);
-  return recording;
+/**
+ * One after the other, as they came: a click may follow its search at once, and what was searched while paused is not
+ * recorded, though recording goes on by the time its turn comes.
+ */
+function inTurn<T>(step: () => Promise<T>): Promise<T> {
+  const done = turn.then(step);
+  turn = done.catch(() => undefined);
+  return done;
+}
+
+function recordLater(seen: Seen): Promise<boolean> {
+  const now = Math.floor(Date.now()) / 1000;
+  return inTurn(async () => record(await store(), seen, now));
 }
 
 function isSeen(message: Request | Seen): message is Seen {

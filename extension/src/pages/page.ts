@@ -1,6 +1,6 @@
 // What the pages share: their head with the state and the pause button, texts, elements, questions.
 
-import { type Database, openStore, set, settings } from "../core/store.js";
+import { type Database, openStore, settings } from "../core/store.js";
 import type { Reply, Request } from "../background/messages.js";
 
 export function t(key: string, ...filled: readonly string[]): string {
@@ -81,9 +81,8 @@ function translate(): void {
 function head(database: Database, changed: () => unknown): () => Promise<void> {
   const state = element("span", { class: "state", role: "status" });
   const toggle = button("", async () => {
-    await set(database, "paused", !(await settings(database)).paused);
+    await ask({ type: "toggle" });
     await show();
-    await ask({ type: "work" });
     await changed();
   });
   const show = async (): Promise<void> => {
