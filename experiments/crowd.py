@@ -19,6 +19,7 @@ from searchveil.crowd.choice import central
 from searchveil.crowd.jobs import Job
 from searchveil.crowd.policy import Policy, PolicyName, make_policy
 from searchveil.crowd.simulate import users_of
+from searchveil.engine import open_engine
 from searchveil.log.demo import write_demo
 from searchveil.log.read import read_log
 from searchveil.log.sessions import GAP_MINUTES
@@ -112,7 +113,9 @@ def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         path = str(Path(folder) / "log.tsv")
         write_demo(path, users=given.users, seed=1)
-        log_read = read_log(path)
+        engine = open_engine()
+        engine.keep_order()
+        log_read = read_log(path, engine=engine)
         users = users_of(log_read, given.users)
         head = ("k", "FT_a", "FT_u", "DP_a published", "DP_a true", "DP_u published", "DP_u true")
         print("Figure 3: per cent of query impressions released, users", end="")

@@ -254,7 +254,7 @@ def simulate(
     chosen = make_policy(policy, k=k, per_user=per_user, p=p, epsilon=epsilon, delta=delta, colluding=colluding)
     with show.steps() as step:
         step("reading the log")
-        opened = reading.read(log)
+        opened = reading.read(log, in_file_order=True)
         users = users_of(opened, clients)
         opened.engine.close()
         made = run(users, artifact, chosen, out, secondary_k=secondary_k, ledger=budget.open(), progress=step)

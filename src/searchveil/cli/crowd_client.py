@@ -65,8 +65,8 @@ def client_import(
     if is_history:
         searches = [one for path in files for one in read_history(Path(path))]
     else:
-        opened = reading.read(files)
-        users = users_of(opened, 10**9)
+        opened = reading.read(files, in_file_order=reading.engine != "spark")
+        users = users_of(opened)
         opened.engine.close()
         if user is None and len(users) > 1:
             raise InputError(f"the log has {len(users)} users; add --user NAME to say which one you are")

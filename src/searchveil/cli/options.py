@@ -58,15 +58,18 @@ class LogOptions:
     executor_memory: Annotated[str | None, _log("How much each executor of a Spark cluster gets, as in 8GB.")] = None
     spark_conf: Annotated[list[str] | None, _log("KEY=VALUE, a setting of Spark; again for more.")] = None
 
-    def read(self, paths: Sequence[str], engine: "Engine | None" = None) -> "SearchLog":
+    def read(self, paths: Sequence[str], engine: "Engine | None" = None, *, in_file_order: bool = False) -> "SearchLog":
         """A log in an engine of its own, or in that of another log with which it is to be compared."""
         from searchveil.log.read import read_log
 
         normalization = _normalization(self.normalize)  # before an engine starts: a wrong word should be told at once
+        engine = engine or self._open_engine()
+        if in_file_order:
+            engine.keep_order()
         return read_log(
             list(paths),
             format=self.format,
-            engine=engine or self._open_engine(),
+            engine=engine,
             columns=self._columns(),
             skip_lines=self.skip_lines,
             options=_pairs(self.reader_option, "--reader-option"),

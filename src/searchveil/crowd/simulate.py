@@ -10,11 +10,13 @@ from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
+from datetime import UTC
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 from urllib.parse import urlsplit
 
 import httpx
+import pyarrow.compute as pc
 
 from searchveil.crowd.aggregate import release_job
 from searchveil.crowd.artifacts import Search
@@ -45,26 +47,24 @@ class Simulated:
     seconds: float
 
 
-def users_of(log: SearchLog, most: int) -> dict[str, list[Search]]:
-    """The searches of the first users of a log, in the order of the file."""
+def users_of(log: SearchLog, most: int | None = None) -> dict[str, list[Search]]:
+    """The searches of each user, or of the first `most` users, whom only an engine that keeps order can name."""
     names = [name for name in ("user", "query", "time", "url", "rank") if name in log.table.columns]
-    table = log.engine.fetch(log.table.select(*names))
+    rows = log.engine.fetch(log.table.select(*names))
+    if most is not None:  # not by the engine: what it joins or looks up in a long list loses its order
+        first = rows["user"].unique()[:most]  # in the order in which they come
+        rows = rows.filter(pc.is_in(rows["user"], first))
     found: dict[str, list[Search]] = {}
-    columns: dict[str, list[Any]] = {name: table[name].to_pylist() for name in names}
-    rows = table.num_rows
-    blank: list[Any] = [None] * rows
-    for user, query, at, url, rank in zip(
-        columns["user"],
-        columns["query"],
-        columns.get("time", blank),
-        columns.get("url", blank),
-        columns.get("rank", blank),
-        strict=True,
-    ):
-        if str(user) not in found and len(found) >= most:
-            continue
-        search = Search(query, None if at is None else at.timestamp(), url or None, rank)
-        found.setdefault(str(user), []).append(search)
+    for batch in rows.to_batches():
+        for row in batch.to_pylist():
+            at = row.get("time")
+            search = Search(
+                row["query"],
+                None if at is None else at.replace(tzinfo=UTC).timestamp(),
+                row.get("url") or None,
+                row.get("rank"),
+            )
+            found.setdefault(str(row["user"]), []).append(search)
     return found
 
 

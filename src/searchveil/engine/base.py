@@ -9,6 +9,8 @@ import ibis.expr.types as ir
 import pyarrow as pa
 from ibis.backends import BaseBackend
 
+from searchveil.errors import InputError, setting
+
 
 class FirstRows(NamedTuple):
     """The first `n` of each user's rows that count."""
@@ -102,6 +104,14 @@ class Engine(ABC):
 
     def value(self, expression: ir.Scalar) -> Any:
         return self.connection.to_pyarrow(expression).as_py()
+
+    def keep_order(self) -> None:
+        """From here on rows are read, and come out, in the order in which they stand in their files."""
+        raise InputError(
+            f"{self.name} does not keep the order of a log's rows, and it matters here",
+            parameter="engine",
+            instead="leave out " + setting("engine", self.name),
+        )
 
     def close(self) -> None:
         """Give back what the engine holds."""

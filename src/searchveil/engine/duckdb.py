@@ -159,6 +159,9 @@ class DuckDBEngine(Engine):
         finally:
             self.sql("reset memory_limit")
 
+    def keep_order(self) -> None:
+        self.sql("set preserve_insertion_order = true")
+
     def close(self) -> None:
         super().close()
         self._folder.close()

@@ -81,7 +81,7 @@ def _demo(wanted: DemoLog, folder: Path, step: Progress) -> Path:
 def _parts(experiment: Experiment, read: LogFiles, folder: Path) -> tuple[Path, Path, tuple[Problem, ...]]:
     engine = DuckDBEngine()
     try:
-        engine.sql("set preserve_insertion_order = true")  # or the noise of the same seed would fall on other items
+        engine.keep_order()  # or the noise of the same seed would fall on other items
         log = read_log(list(read.path), format=read.format, columns=dict(read.columns), engine=engine)
         paths = folder / "train.parquet", folder / "test.parquet"
         for part, path in zip(split(log, fraction=experiment.test_fraction, seed=experiment.seed), paths, strict=True):

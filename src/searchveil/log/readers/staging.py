@@ -62,9 +62,14 @@ class Parser:
         fetched: list[tuple[Any, ...]] = self.connection.execute(statement).fetchall()
         return fetched
 
+    @property
+    def keeps_order(self) -> bool:
+        ((kept,),) = self.rows("select current_setting('preserve_insertion_order')")
+        return bool(kept)
+
     @contextmanager
     def in_file_order(self) -> Iterator[None]:
-        ((before,),) = self.rows("select current_setting('preserve_insertion_order')")
+        before = self.keeps_order
         self.run("set preserve_insertion_order = true")
         try:
             yield
@@ -240,6 +245,7 @@ def stage(parser: Parser, *parts: Part) -> Staged:
     if parser.staged_by is not None:
         return parser.staged_by(parts)
     scans = [(part, scan) for part in parts for scan in _scans(parser, part)]
+    scans.sort(key=lambda one: one[1].files[0].source.position)
     reasons = list(dict.fromkeys(reason for part in parts for reason in part.checks))
     staged = Staged(_parsed_by_duckdb(parser, scans, reasons), [scan for _, scan in scans], Tally())
     _count_lines_left_out(staged)
@@ -274,10 +280,27 @@ def _scans(parser: Parser, part: Part) -> list[Scan]:
 
     with ThreadPoolExecutor() as threads:  # unpacking and searching bytes happen outside the interpreter's lock
         files = list(threads.map(clean, part.sources))
+    if parser.keeps_order:  # only files that follow each other in the log can be read together
+        return [Scan(parser, part.layout, run) for run in _runs(files)]
     groups: dict[tuple[bool, bool], list[CleanText]] = defaultdict(list)
     for file in files:
         groups[file.gzipped, file.encoded].append(file)
     return [Scan(parser, part.layout, group) for group in groups.values()]
+
+
+def _runs(files: Sequence[CleanText]) -> list[list[CleanText]]:
+    runs: list[list[CleanText]] = []
+    for file in files:
+        last = runs[-1][-1] if runs else None
+        if (
+            last is not None
+            and (last.gzipped, last.encoded) == (file.gzipped, file.encoded)
+            and last.source.position + 1 == file.source.position
+        ):
+            runs[-1].append(file)
+        else:
+            runs.append([file])
+    return runs
 
 
 def _select(part: Part, scan: Scan, reasons: list[str]) -> str:

@@ -98,7 +98,8 @@ def _join(parser: Parser, asked: Staged, happened: Staged, user: str, click: str
     Clicks belong to the first of the queries that a client sent with their query_id.
     """
     joined = f"{asked.table}_joined"
-    events = f"(select * from {happened.table} where problem is null)"
+    events = f"(select *, rowid as place from {happened.table} where problem is null)"
+    order = "order by q.place, e.place" if parser.keeps_order else ""
     if user == "client_id":
         known, ids, named = "q.user", "1", ""
     else:
@@ -111,11 +112,12 @@ def _join(parser: Parser, asked: Staged, happened: Staged, user: str, click: str
         f"""
         create temp table {joined} as
         select {known} as "user", q.query, q.time, e.rank, e.url, {ids} as ids
-        from (select *, row_number() over (partition by "user", query_id order by time, query) as nth
+        from (select *, rowid as place, row_number() over (partition by "user", query_id order by time, query) as nth
               from {asked.table} where problem is null) q
         left join (select * from {events} where action = {literal(click)}) e
             on e.client_id = q.user and e.query_id = q.query_id and q.nth = 1
         {named}
+        {order}
         """
     )
     return joined
