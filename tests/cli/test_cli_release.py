@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 from commandline import PLENTY, SCRATCH, crowd_log, demo_log, everything_in, run, succeed
 
-FOLDER = {"README.md", "croissant.json", "deployment.yaml", "guarantee.json"}
+FOLDER = {"README.md", "PROOF.md", "croissant.json", "deployment.yaml", "guarantee.json"}
 GUARANTEE = {"notion", "epsilon", "delta", "unit", "neighbours", "assumed_public", "unprotected", "caveats"}
 ZEALOUS = {"per_user", "noise_scale", "first_threshold", "second_threshold"}
 

@@ -42,7 +42,7 @@ def lines_of(file: Path) -> list[list[str]]:
 def test_a_click_graph_has_every_click_and_transition_as_an_edge_between_nodes(tmp_path: Path) -> None:
     folder = folder_of(tmp_path, data=QUERIES, clicks=CLICKS, transitions=TRANSITIONS)
     rows = export_release(folder, tmp_path / "graph", "click-graph")
-    assert {path.name for path in (tmp_path / "graph").iterdir()} == {"guarantee.json", *rows}
+    assert {path.name for path in (tmp_path / "graph").iterdir()} == {"guarantee.json", "PROOF.md", *rows}
     assert set(rows) == {"nodes.tsv", "edges.tsv"}
     (names, *nodes), (edge_names, *edges) = (lines_of(tmp_path / "graph" / f"{n}.tsv") for n in ("nodes", "edges"))
     assert (names, edge_names) == (["id", "kind", "text"], ["source", "target", "kind", "count"])

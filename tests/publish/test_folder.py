@@ -100,8 +100,8 @@ def unescaped(field: str) -> str | None:
 
 def test_the_folder_holds_what_it_should(tmp_path: Path) -> None:
     out = write_folder(release(clicks=pa.table({"url": ["a.example"], "count": [90]})), tmp_path / "out")
-    names = {"data.parquet", "clicks.parquet", "guarantee.json", "README.md", "croissant.json", "deployment.yaml"}
-    assert {path.name for path in out.iterdir()} == names
+    cards = {"README.md", "PROOF.md", "croissant.json", "deployment.yaml"}
+    assert {path.name for path in out.iterdir()} == {"data.parquet", "clicks.parquet", "guarantee.json", *cards}
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 

@@ -11,6 +11,7 @@ from keyed import keyed
 from searchveil.engine import Engine
 from searchveil.errors import InputError
 from searchveil.log import SearchLog
+from searchveil.publish.release import Release
 from searchveil.publish.synthetic.mechanism import Synthetic
 from searchveil.publish.verify import verify
 from searchveil.publish.zealous import Zealous
@@ -28,6 +29,31 @@ def test_a_folder_as_written_is_right(folder: Path) -> None:
     assert found.is_right
     assert found.release is not None
     assert set(found.to_json()["checks"].values()) == {"right"}
+
+
+def test_a_folder_of_an_older_version_came_without_its_proof(folder: Path) -> None:
+    forge(folder, lambda record: record.__delitem__("proof"))
+    (folder / "PROOF.md").unlink()
+    assert verify(folder).is_right
+    assert Release.read(folder).table.num_rows == 2
+
+
+def test_a_release_whose_proof_was_changed_is_not_read(folder: Path) -> None:
+    (folder / "PROOF.md").write_text("It holds.\n")
+    with pytest.raises(InputError, match=r"PROOF.md is not the file that was released"):
+        Release.read(folder)
+
+
+def change_the_proof(folder: Path) -> None:
+    (folder / "PROOF.md").write_text("It holds.\n")
+
+
+def lose_the_proof(folder: Path) -> None:
+    (folder / "PROOF.md").unlink()
+
+
+def no_list_of_proofs(folder: Path) -> None:
+    forge(folder, lambda record: record.update(proof=["PROOF.md"]))
 
 
 def change_a_row(folder: Path) -> None:
@@ -89,6 +115,9 @@ def odd_deployment(folder: Path) -> None:
     [
         (change_a_row, "checksums", "data.csv was changed"),
         (lose_a_file, "checksums", "data.csv is missing"),
+        (change_the_proof, "checksums", "PROOF.md was changed"),
+        (lose_the_proof, "checksums", "PROOF.md is missing"),
+        (no_list_of_proofs, "record", "does not name the proof"),
         (other_rows, "schema", "has 2 rows, not 7"),
         (no_promise, "record", "does not say"),
         (another_file, "nothing else", "extra.csv"),

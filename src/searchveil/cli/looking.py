@@ -70,7 +70,9 @@ def verify_release(folder: ReleaseFolder, json: Json = False) -> None:
             print(found.release.guarantee)
             assert found.release.record is not None
             version = found.release.record.written.get("searchveil", "that made it")
-            print(f"Proof: {found.release.guarantee.proof} in the source of searchveil {version}.")
+            source = f"{found.release.guarantee.proof} in the source of searchveil {version}"
+            beside = [str(found.folder / name) for name in found.release.record.written.get("proof", {})]
+            print(f"Proof: {', also '.join((*beside, source))}.")
         right = "The data files are those that guarantee.json names. Nothing is signed: who wrote it is not checked."
         print(right if found.is_right else "Do not rely on this folder: ask for it anew.")
     if not found.is_right:

@@ -4,6 +4,7 @@ Post-processing of what is published already: its guarantee goes along, less wha
 """
 
 import json
+import shutil
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -39,6 +40,8 @@ def export_release(folder: Path, out: Path, layout: str) -> dict[str, int]:
         with atomic_path(out) as partial:
             partial.mkdir()
             (partial / "guarantee.json").write_text(json.dumps(record, indent=2, ensure_ascii=False) + "\n", "utf-8")
+            for name in record.get("proof", {}):
+                shutil.copyfile(folder / name, partial / name)
             for name, table in files.items():
                 with (partial / name).open("xb") as file:
                     write_tsv(table, file, header=layout != "orcas")  # ORCAS has none

@@ -22,7 +22,7 @@ import yaml
 
 from searchveil.atomic import atomic_path
 from searchveil.errors import InputError, setting
-from searchveil.publish.card import DataFile, Description, croissant, deployment, readme
+from searchveil.publish.card import PROOF, DataFile, Description, croissant, deployment, proof_text, readme
 from searchveil.publish.release import Release
 
 BATCH = 1 << 16  # rows turned into text at a time
@@ -127,11 +127,14 @@ def _fill(folder: Path, release: Release, format: str) -> None:
     described = Description(
         plan=release.plan,
         files=files,
-        documents={f"{name}.json": hashlib.sha256(text.encode()).hexdigest() for name, text in documents.items()},
+        documents={f"{name}.json": sha256(text) for name, text in documents.items()},
         date=datetime.now(UTC).date().isoformat(),
         version=version("searchveil"),
         in_ledger=release.entry is not None,
+        proof=proof_text(release.guarantee.proof),
     )
+    if described.proof is not None:
+        _write_text(folder / PROOF, described.proof)
     _write_text(folder / "guarantee.json", _json(_guarantee(described)))
     _write_text(folder / "README.md", readme(described))
     _write_text(folder / "croissant.json", _json(croissant(described)))
@@ -145,7 +148,12 @@ def _guarantee(release: Description) -> dict[str, Any]:
         "date": release.date,
         "files": {file.name: {"sha256": file.sha256, "rows": file.rows} for file in release.files},
         **({"documents": dict(release.documents)} if release.documents else {}),
+        **({"proof": {PROOF: sha256(release.proof)}} if release.proof is not None else {}),
     }
+
+
+def sha256(text: str) -> str:
+    return hashlib.sha256(text.encode()).hexdigest()
 
 
 def _json(record: dict[str, Any]) -> str:

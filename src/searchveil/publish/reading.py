@@ -18,7 +18,7 @@ from searchveil.publish.plan import Counted, Plan, Recorded
 from searchveil.publish.release import Record, Release
 
 OF_THE_PLAN = ("method", "item", "counts", "parameters", "guarantee", "words", "advice")
-OF_THE_FOLDER = ("searchveil", "date", "files", "documents")
+OF_THE_FOLDER = ("searchveil", "date", "files", "documents", "proof")
 ANEW = "make the folder anew with searchveil release"
 
 
@@ -34,6 +34,7 @@ def read_folder(folder: Path) -> Release:
         raise InputError(
             f"{folder / 'guarantee.json'} does not say what was published and promised{what}; {ANEW}"
         ) from problem
+    _check_proof(folder, written.get("proof", {}))
     files = {Path(name).stem: _checked(folder, name, told.get("sha256")) for name, told in written["files"].items()}
     item = ITEMS.get(plan.item)
     tables = StoredTables(files, item.columns if item else ())
@@ -47,6 +48,14 @@ def _documents(folder: Path, listed: Any) -> dict[str, Mapping[str, Any]]:
         raise InputError(f"{folder / 'guarantee.json'} does not name the files of a release; {ANEW}")
     paths = {name: _unchanged(folder, name, sha256) for name, sha256 in listed.items()}
     return {Path(name).stem: _object(path) for name, path in paths.items()}
+
+
+def _check_proof(folder: Path, listed: Any) -> None:
+    """The proof that a release came with is the one that was written; older ones came with none."""
+    if not isinstance(listed, dict):
+        raise InputError(f"{folder / 'guarantee.json'} does not name the proof of a release; {ANEW}")
+    for name, sha256 in listed.items():
+        _unchanged(folder, name, sha256)
 
 
 def _object(path: Path) -> Mapping[str, Any]:

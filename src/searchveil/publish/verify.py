@@ -53,7 +53,7 @@ def verify(folder: str | Path) -> Verification:
     """Checksums, record, schema, and whether the folder's two records agree. A fault does not hide those after it."""
     folder = Path(folder)
     record = _record(folder)
-    checks = [Check("checksums: every data file is the one that guarantee.json names", _checksums(folder, record))]
+    checks = [Check("checksums: every file is the one that guarantee.json names", _checksums(folder, record))]
     release = None
     try:
         release = read_folder(folder)
@@ -89,9 +89,9 @@ def _checksums(folder: Path, record: Mapping[str, Any]) -> str:
 
 
 def _documents(record: Mapping[str, Any]) -> dict[str, Any]:
-    """The checksums of the JSON files beside the tables, by file; the check of the record says if they are no such."""
-    documents = record.get("documents", {})
-    return documents if isinstance(documents, dict) else {}
+    """The checksums of the files beside the tables, by file; the check of the record says if they are no such."""
+    found = (record.get(kind, {}) for kind in ("documents", "proof"))
+    return {name: sha256 for listed in found if isinstance(listed, dict) for name, sha256 in listed.items()}
 
 
 def _wrong_file(folder: Path, name: str, sha256: Any) -> str:

@@ -52,7 +52,7 @@ def deployment(release: Description) -> dict[str, Any]:
                 "preprocessing_and_hyperparameter_tuning": TO_FILL_IN,
                 "mechanisms": f"{plan.method} on {plan.item}, searchveil {release.version}; "
                 + _listed(tuple(f"{name} = {value}" for name, value in plan.parameters.items())),
-                "justification": f"Proof: {guarantee.proof}. Caveats: {_listed(guarantee.caveats)}",
+                "justification": f"Proof: {release.proof_in_words}. Caveats: {_listed(guarantee.caveats)}",
             },
         }
     }

@@ -7,6 +7,7 @@ from math import expm1
 
 import pyarrow as pa
 
+from searchveil.publish.card.proof import FILE
 from searchveil.publish.plan import Plan, Settings
 
 TO_FILL_IN = "to be filled in by the publisher"
@@ -34,6 +35,13 @@ class Description:
     version: str
     in_ledger: bool
     documents: Mapping[str, str] = field(default_factory=dict)  # JSON files beside the tables, with their SHA-256
+    proof: str | None = None  # the text of PROOF.md
+
+    @property
+    def proof_in_words(self) -> str:
+        """Where the promise is proved, for somebody who has the folder alone."""
+        where = f"`{self.plan.guarantee.proof}` in the source of searchveil {self.version}"
+        return where if self.proof is None else f"`{FILE}` beside this file, which is also {where}"
 
     @property
     def title(self) -> str:
