@@ -108,6 +108,7 @@ def test_folders_are_made_and_certificates_pinned(tmp_path: Path, searchveil: An
         (("simulate", "log.tsv", *PAPER[1:], "--support", "0.1"), "support: is for the paper mode"),
         (("simulate", "log.tsv", *PAPER, "--support", "0.1"), 'support: is for the objective "frequent"'),
         (("simulate", "log.tsv", *PAPER, "--delta", "0"), "delta: Input should be greater than 0"),
+        (("coordinator", "--run", "read.toml", "--folder", "a"), "read.toml, line 1: normalize: there is no 'lower'"),
         (("simulate", "log.tsv", *PAPER[1:], "--collusion", "3"), "collusion: at most 2 of 3 parties"),
     ],
 )
@@ -119,5 +120,6 @@ def test_what_is_wrong_is_said_in_one_line(
     (tmp_path / "bad.toml").write_text("delta = 1e-6\nepsilon = -1\n" + place)
     (tmp_path / "unknown.toml").write_text("epsilom = 1\ndelta = 1e-6\nepsilon = 1\n" + place)
     (tmp_path / "paper.toml").write_text('mode = "paper"\nper_user = 3\ndelta = 1e-6\nepsilon = 1\n' + place)
+    (tmp_path / "read.toml").write_text('normalize = "lower"\ndelta = 1e-6\nepsilon = 1\n' + place)
     (tmp_path / "log.tsv").write_text("user\tquery\na\tb\n")
     assert_refused(searchveil("collab", *arguments), says)

@@ -18,7 +18,8 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-TESTS = Path(__file__).parent.parent
+from searchveil.collab.simulate import same_modules
+
 LIMIT = 150  # seconds after which a command hangs, on a machine however slow
 Fault = tuple[str, ...]  # a function of this file and what it is called with
 
@@ -75,10 +76,8 @@ def _awaited(path: Path) -> str:
 
 @cache
 def _server() -> "subprocess.Popen[str]":
-    path = {"PYTHONPATH": os.pathsep.join([str(TESTS), str(TESTS / "collab")])}
-    started = subprocess.Popen(
-        [sys.executable, __file__], stdin=subprocess.PIPE, env={**os.environ, **path}, encoding="utf-8"
-    )
+    environment = os.environ | same_modules()
+    started = subprocess.Popen([sys.executable, __file__], stdin=subprocess.PIPE, env=environment, encoding="utf-8")
     atexit.register(started.communicate)
     return started
 
@@ -117,6 +116,12 @@ def _at(phase: str, happens: Any) -> None:
         store(self, header, message)
 
     Transcript.phase, Coordinator._store = begun, stored  # type: ignore[method-assign]
+
+
+def tells_its_package(path: str) -> None:
+    import searchveil
+
+    Path(path).write_text(str(searchveil.__file__))
 
 
 def within(namespace: str) -> None:

@@ -19,6 +19,7 @@ from forks import LIMIT, Fault, Fork
 
 from searchveil.collab.member import Member
 from searchveil.collab.messages import Refused
+from searchveil.collab.simulate import same_modules
 from searchveil.errors import InputError
 from searchveil.privacy.ledger import Ledger
 from searchveil.privacy.noise import Integers, Source
@@ -325,7 +326,12 @@ def test_a_clock_that_is_an_hour_off(off: str, tmp_path: Path) -> None:
     wrong = {"LD_PRELOAD": str(FAKETIME), "FAKETIME": off, "FAKETIME_DONT_FAKE_MONOTONIC": "1"}
     command = [sys.executable, "-m", "searchveil", "collab", *arguments("b")]
     done = subprocess.run(
-        command, cwd=tmp_path, env={**os.environ, **wrong}, capture_output=True, encoding="utf-8", timeout=LIMIT
+        command,
+        cwd=tmp_path,
+        env={**os.environ, **same_modules(), **wrong},
+        capture_output=True,
+        encoding="utf-8",
+        timeout=LIMIT,
     )
     assert done.returncode == 0, done.stderr
     assert {code for code, _ in processes.last_lines().values()} == {0}

@@ -2,12 +2,13 @@
 
 import struct
 from collections.abc import Callable
+from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
-from consortium import Consortium, Outcome
+from consortium import Consortium, NoNoise, Outcome
 
 from searchveil.collab import identity
 from searchveil.collab.coordinator import Coordinator
@@ -15,6 +16,7 @@ from searchveil.collab.member import Member, RunFailed
 from searchveil.collab.messages import LARGEST, Header, pack, unpack
 from searchveil.crypto import masks
 from searchveil.errors import InputError
+from searchveil.log import AS_TYPED
 from searchveil.privacy.ledger import Ledger
 
 LOGS = {name: {f"{name}{i}": ["weather", f"{name} {i}"] for i in range(30)} for name in "abc"}
@@ -190,6 +192,31 @@ def test_a_party_whose_run_file_differs_says_in_which_line_and_pays_nothing(tmp_
     assert not paying["b"].spent().entries
     for name in ("a", "c"):
         assert f"b: its run file is another one (line {number})" in str(outcome.failed[name])
+
+
+def test_a_party_that_reads_texts_otherwise_pays_nothing(tmp_path: Path) -> None:
+    """Its "Weather" and the others' "weather" would be two items, with half of the count each."""
+    consortium = Consortium(tmp_path)
+    paying = ledgers(consortium)
+    parties = {name: consortium.party(name, LOGS[name], ledger=paying[name]) for name in consortium.names}
+    parties["b"].log = replace(parties["b"].log, normalization=AS_TYPED)
+    outcome = consortium.run(LOGS, parties=parties)
+    outcome.assert_nothing_published()
+    said = str(outcome.failed["b"])
+    assert 'texts are read as "none" here, and run.toml says normalize = "case,spaces,unicode" for all parties' in said
+    assert not paying["b"].spent().entries
+    for name in "ac":
+        assert "b: it reads texts otherwise than the run file says (normalize)" in str(outcome.failed[name])
+
+
+@pytest.mark.slow
+def test_parties_may_agree_on_another_reading(tmp_path: Path) -> None:
+    consortium = Consortium(tmp_path, 2, settings={"normalize": "none"})
+    logs = {name: {f"{name}{i}": ["Weather", "weather"] for i in range(20)} for name in "ab"}
+    parties = {name: consortium.party(name, logs[name], noise=NoNoise()) for name in consortium.names}
+    for party in parties.values():
+        party.log = replace(party.log, normalization=AS_TYPED)
+    assert consortium.run(logs, parties=parties).tables["a"] == {"Weather": 40, "weather": 40}
 
 
 def test_a_party_that_lies_about_the_number_of_parties(tmp_path: Path) -> None:

@@ -188,14 +188,14 @@ def simulate(
     if mode not in MODES:
         raise InputError(f"there is no mode {mode}; there are {', '.join(MODES)}", parameter="mode", value=mode)
     settings: dict[str, Any] = {"epsilon": epsilon, "delta": delta, "deadline": deadline}
-    chosen = {"method": method, "item": item, "per_user": per_user, "collusion": collusion, "objective": objective}
-    chosen |= {"support": support}
+    chosen = {"method": method, "item": item, "per_user": per_user, "collusion": collusion}
+    of_paper = {"objective": objective, "support": support}
     if mode == "private":
         usual = {"method": "zealous", "item": "click" if method == "sampling" else "query", "per_user": 5}
         settings |= usual | {"collusion": 1}
     else:
         settings |= {"mode": mode}
-    settings |= {name: value for name, value in chosen.items() if value is not None}
+    settings |= {name: value for name, value in {**chosen, **of_paper}.items() if value is not None}
     simulation = Simulation(parties, settings, _path(transcripts))
     _warn_of(mode)
     with claimed(Path(out)):

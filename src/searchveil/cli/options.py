@@ -14,7 +14,6 @@ from searchveil.errors import InputError
 if TYPE_CHECKING:
     from searchveil.engine import Engine
     from searchveil.log import SearchLog
-    from searchveil.log.normalize import Normalization
     from searchveil.privacy.calibrate import Assumption
     from searchveil.privacy.ledger import Ledger
 
@@ -60,9 +59,10 @@ class LogOptions:
 
     def read(self, paths: Sequence[str], engine: "Engine | None" = None, *, in_file_order: bool = False) -> "SearchLog":
         """A log in an engine of its own, or in that of another log with which it is to be compared."""
+        from searchveil.log.normalize import Normalization
         from searchveil.log.read import read_log
 
-        normalization = _normalization(self.normalize)  # before an engine starts: a wrong word should be told at once
+        normalization = Normalization.of_words(self.normalize)  # before an engine starts: a typo is told at once
         engine = engine or self._open_engine()
         if in_file_order:
             engine.keep_order()
@@ -183,17 +183,6 @@ def unfold(command: Callable[..., None], special: Mapping[type[Any], Group]) -> 
     unfolded.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
     unfolded.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
     return unfolded
-
-
-def _normalization(text: str) -> "Normalization":
-    from searchveil.log.normalize import Normalization
-
-    known = [field.name for field in fields(Normalization)]
-    chosen = [] if text == "none" else text.split(",")
-    for name in chosen:
-        if name not in known:
-            raise InputError(f"--normalize {text}: no '{name}'; write any of {','.join(known)}, or none")
-    return Normalization(**{name: name in chosen for name in known})
 
 
 def assumption_of(text: str, users: int | str | None) -> "Assumption":

@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, StringConstraints, Validation
 
 from searchveil.errors import InputError
 from searchveil.items import ITEMS
+from searchveil.log.normalize import USUAL, Normalization
 from searchveil.optimize.objectives import Goal
 
 NAME = r"[a-z0-9][a-z0-9-]{0,30}"
@@ -64,6 +65,7 @@ class Agreement(BaseModel):
     selection_delta: Annotated[float | None, Field(gt=0, lt=1)] = None  # of sampling: the part that chooses pairs
     time_unit: Literal["second", "minute", "hour", "day", "month", "none"] = "hour"  # of sampling
     longest_text: Annotated[int, Field(ge=16, le=4000)] = 240
+    normalize: str = USUAL.words
     objective: Goal | None = None  # of mode paper
     support: Annotated[float | None, Field(gt=0, le=1)] = None  # of objective frequent
     deadline: Annotated[float, Field(gt=0, le=7 * 86_400)] = 3600
@@ -81,6 +83,10 @@ class Agreement(BaseModel):
                 raise ValueError('support: is for the objective "frequent"; leave it out')
         else:
             self._fits_private()
+        try:
+            Normalization.of_words(self.normalize)
+        except InputError as problem:
+            raise ValueError(f"normalize: {problem}") from None
         if self.coordinator.name in self.parties:
             raise ValueError(f"coordinator: '{self.coordinator.name}' is also the name of a party")
         shown = [self.coordinator.certificate, *self.parties.values()]

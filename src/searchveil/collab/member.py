@@ -17,9 +17,9 @@ from searchveil.collab.identity import Identity
 from searchveil.collab.link import Bar, Link, no_bar
 from searchveil.collab.messages import Refused, RunEnded
 from searchveil.collab.transcript import Transcript
-from searchveil.errors import SearchveilError, printable
+from searchveil.errors import InputError, SearchveilError, printable, setting
 from searchveil.items import item_named
-from searchveil.log import SearchLog
+from searchveil.log import Normalization, SearchLog
 from searchveil.privacy.guarantee import Guarantee
 from searchveil.privacy.noise import Source
 from searchveil.progress import Progress, silent
@@ -138,6 +138,7 @@ class Member(ABC):
     def _protocol(self) -> Release:
         self._phase("agreement", "comparing the run file with the coordinator's")
         self.link.agree()
+        self._check_normalization()
         self._pay()
         self._phase("keys", "waiting for the other parties")
         self.link.hello()
@@ -149,6 +150,18 @@ class Member(ABC):
     def _phase(self, name: str, in_words: str) -> None:
         self.transcript.phase(name)
         self.progress(in_words)
+
+    def _check_normalization(self) -> None:
+        """Read otherwise, one text would be two items: counts of the parties would not add up."""
+        agreed = Normalization.of_words(self.agreement.normalize)
+        if self.log.normalization != agreed:
+            self.link.give_up("it reads texts otherwise than the run file says (normalize)")
+            raise InputError(
+                f'texts are read as "{self.log.normalization.words}" here, and {self.run.source} says normalize = '
+                f'"{agreed.words}" for all parties',
+                parameter="normalize",
+                instead="use " + setting("normalize", agreed.words),
+            )
 
     def _pay(self) -> None:
         """Before the first message leaves: once others have seen something, nothing takes it back."""

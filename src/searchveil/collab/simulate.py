@@ -8,7 +8,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, fields, replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +18,6 @@ from searchveil.collab import identity
 from searchveil.collab.agreement import check_settings
 from searchveil.errors import InputError, as_option, shortest
 from searchveil.log import SearchLog
-from searchveil.log.normalize import Normalization
 from searchveil.progress import Progress, silent
 from searchveil.publish.individual import Individual
 from searchveil.publish.release import Release
@@ -149,10 +148,10 @@ class Simulation:
         """Only the joint release, in a folder in which everybody's files lie."""
         progress(f"splitting the log by user into {self.parties}")
         logs = {name: self._written(part, place / f"{name}.parquet") for name, part in self.split(log).items()}
-        self._prepare(place)
+        self._prepare(place, log.normalization.words)
         progress("running the parties")
         start = time.monotonic()
-        self._processes(place, logs, _in_words(log.normalization), watch)
+        self._processes(place, logs, log.normalization.words, watch)
         seconds = time.monotonic() - start
         if self.transcripts is not None:
             self.transcripts.mkdir(exist_ok=True)
@@ -198,14 +197,15 @@ class Simulation:
         pq.write_table(log.engine.fetch(log.table), path)
         return path
 
-    def _prepare(self, place: Path) -> None:
+    def _prepare(self, place: Path, normalize: str) -> None:
         identities = {name: identity.create(place / name, name) for name in (*self.names, COORDINATOR)}
         for one in identities.values():
             for other in identities.values():
                 if one is not other:
                     one.pin(other.certificate_path)
         fingerprints = {name: one.certificate.fingerprint for name, one in identities.items()}
-        (place / "run.toml").write_text(run_text(fingerprints, f"127.0.0.1:{_free_port()}", self.settings))
+        settings = {**self.settings, "normalize": normalize}
+        (place / "run.toml").write_text(run_text(fingerprints, f"127.0.0.1:{_free_port()}", settings))
 
     def _processes(self, place: Path, logs: Mapping[str, Path], normalize: str, watch: Watch | None) -> None:
         names = [COORDINATOR, *self.names]
@@ -232,7 +232,7 @@ class Simulation:
     def _start(self, place: Path, name: str, log: Path | None, normalize: str) -> "subprocess.Popen[bytes]":
         """A process as it would run on a host of its own."""
         with (place / f"{name}.err").open("wb") as err, (place / f"{name}.json").open("wb") as out:
-            environment = {**os.environ, "PYTHONUNBUFFERED": "1"}
+            environment = {**os.environ, **same_modules(), "PYTHONUNBUFFERED": "1"}
             command = [*COMMAND, *arguments_of(name, log, normalize)]
             return subprocess.Popen(
                 command, cwd=place, env=environment, stdin=subprocess.DEVNULL, stdout=out, stderr=err
@@ -246,14 +246,14 @@ def arguments_of(name: str, log: Path | None, normalize: str) -> list[str]:
     return ["party", log.name, *common, *_options(out=f"out-{name}", normalize=normalize, json=True)]
 
 
+def same_modules() -> dict[str, str]:
+    """The environment in which a Python in another folder imports what this one does: relative places are not those."""
+    return {"PYTHONPATH": os.pathsep.join(map(os.path.abspath, sys.path))}
+
+
 def _last_words(path: Path) -> str:
     said = path.read_text(errors="replace").strip().splitlines()
     return said[-1].removeprefix("searchveil: ") if said else "it said nothing"
-
-
-def _in_words(normalization: Normalization) -> str:
-    """As the command line takes it: the parties read their parts as the whole log was read."""
-    return ",".join(one.name for one in fields(normalization) if getattr(normalization, one.name)) or "none"
 
 
 def _options(**given: Any) -> list[str]:

@@ -1,12 +1,14 @@
 """When are two typed queries the same query? Case, white space and Unicode forms by default; punctuation on request."""
 
 from collections.abc import Callable
-from dataclasses import astuple, dataclass
+from dataclasses import astuple, dataclass, fields
 from functools import cache
 from typing import Any
 
 import ibis
 import ibis.expr.types as ir
+
+from searchveil.errors import InputError
 
 # Printable ASCII words with single spaces between them: such a text needs no more than lower case. The pattern finds
 # the other texts, and means the same in the regular expressions of every engine.
@@ -26,6 +28,28 @@ class Normalization:
     spaces: bool = True
     unicode: bool = True
     punctuation: bool = False
+
+    @classmethod
+    def of_words(cls, text: str) -> "Normalization":
+        """As an option or a run file says it.
+
+        >>> sv.Normalization.of_words("case,punctuation")
+        Normalization(case=True, spaces=False, unicode=False, punctuation=True)
+        """
+        known = [field.name for field in fields(cls)]
+        chosen = [] if text == "none" else text.split(",")
+        for name in chosen:
+            if name not in known:
+                raise InputError(
+                    f"there is no '{name}' to normalize; write any of {','.join(known)}, or none",
+                    parameter="normalize",
+                    value=text,
+                )
+        return cls(**{name: name in chosen for name in known})
+
+    @property
+    def words(self) -> str:
+        return ",".join(field.name for field in fields(self) if getattr(self, field.name)) or "none"
 
     def apply_to_text(self, text: str) -> str:
         return _normalizer(*astuple(self))(text)
