@@ -4,6 +4,7 @@ P0 can read every count (erratum C1), so this mode warns on screen and in the re
 """
 
 import asyncio
+from collections.abc import Sequence
 from concurrent.futures import CancelledError
 from dataclasses import dataclass, replace
 from typing import Any
@@ -183,25 +184,25 @@ def tables_of(outcome: Outcome) -> dict[str, pa.Table]:
     """The tables that the sampler multinomial publishes too: the tuples, and the draws of each pair."""
     texts = [opening.decoded(pair, 2) for pair in outcome.pairs]
     numbers = {one: i for i, one in enumerate(sorted({row[0] for row in outcome.rows}), start=1)}
-    strings = {"query": 0, "url": 1}
     data = pa.table(
         {
             "user": pa.array([numbers[user] for user, _, _ in outcome.rows], pa.int64()),
-            **{
-                name: pa.array([texts[pair][i] for _, pair, _ in outcome.rows], pa.string())
-                for name, i in strings.items()
-            },
+            **_query_and_url([texts[pair] for _, pair, _ in outcome.rows]),
             "count": pa.array([times for _, _, times in outcome.rows], pa.int64()),
         }
     ).sort_by([("user", "ascending"), ("query", "ascending"), ("url", "ascending")])
-    drawn = [i for i, n in enumerate(outcome.draws.tolist()) if n]
+    drawn = outcome.draws.nonzero()[0]
     rates = pa.table(
         {
-            **{name: pa.array([texts[pair][i] for pair in drawn], pa.string()) for name, i in strings.items()},
-            "draws": pa.array([float(outcome.draws[i]) for i in drawn], pa.float64()),
+            **_query_and_url([texts[pair] for pair in drawn]),
+            "draws": pa.array(outcome.draws[drawn].astype(float), pa.float64()),
         }
     ).sort_by([("query", "ascending"), ("url", "ascending")])
     return {"data": data, "rates": rates}
+
+
+def _query_and_url(pairs: Sequence[Sequence[str]]) -> "dict[str, pa.Array[Any]]":
+    return {name: pa.array([pair[i] for pair in pairs], pa.string()) for i, name in enumerate(("query", "url"))}
 
 
 def told_of(plan: Plan[PaperSettings], outcome: Outcome, tables: dict[str, pa.Table]) -> Plan[PaperSettings]:

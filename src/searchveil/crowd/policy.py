@@ -82,8 +82,10 @@ class Policy:
                 f"colluding is a number of clients, 0 or more, of ST_u alone; it is {self.colluding} for {self.name}",
                 parameter="colluding",
             )
-        if not self.is_private:
-            return
+        if self.is_private:
+            self._check_promise()
+
+    def _check_promise(self) -> None:
         if self.epsilon is None or self.delta is None or not (self.epsilon > 0 and 0 < self.delta < 1):
             raise InputError(f"{self.name} needs an epsilon above 0 and a delta between 0 and 1", parameter="epsilon")
         if (found := self.exact_delta()) > self.delta:
@@ -139,26 +141,22 @@ def make_policy(
 ) -> Policy:
     """A policy with the numbers that follow: the smallest k of ST_u, the publishing threshold of DP_a and DP_u."""
     chosen, opening = _named(name), DEFAULT_K if k is None else k
-    if p is not None and chosen != "ST_u":
-        raise InputError("only ST_u samples; leave out " + setting("p"), parameter="p")
-    if colluding and chosen != "ST_u":
-        raise InputError("only ST_u allows for lying clients; leave out " + setting("colluding"), parameter="colluding")
-    if chosen in ("ST_u", "DP_u", "DP_a"):
-        if epsilon is None or delta is None:
-            raise InputError(
-                f"{chosen} needs its promise",
-                parameter="epsilon",
-                instead="add " + setting("epsilon", 1) + " and " + setting("delta", 1e-6) + ", or choose FT_u",
-            )
-        bound = 1 if per_user is None else per_user
-        if chosen == "ST_u":
-            made = _sampled(k, bound, p, epsilon, delta, colluding)
-        else:
-            made = _noisy(chosen, opening, bound, epsilon, delta)
-    else:
+    if chosen != "ST_u":
+        _refuse_options_of_sampling(p, colluding)
+    if chosen in ("FT_u", "FT_a"):
         if epsilon is not None or delta is not None:
             raise InputError(f"{chosen} promises no epsilon and no delta; leave them out", parameter="epsilon")
         made = Policy(chosen, opening, MOST_REPORTS if per_user is None else per_user)
+    elif epsilon is None or delta is None:
+        raise InputError(
+            f"{chosen} needs its promise",
+            parameter="epsilon",
+            instead="add " + setting("epsilon", 1) + " and " + setting("delta", 1e-6) + ", or choose FT_u",
+        )
+    elif chosen == "ST_u":
+        made = _sampled(k, 1 if per_user is None else per_user, p, epsilon, delta, colluding)
+    else:
+        made = _noisy(chosen, opening, 1 if per_user is None else per_user, epsilon, delta)
     made.check()
     return made
 
@@ -168,6 +166,13 @@ def _named(name: str) -> PolicyName:
     if name.lower() not in known:
         raise InputError(f"no policy '{name}'; there are {', '.join(POLICIES)}", parameter="policy", value=name)
     return known[name.lower()]
+
+
+def _refuse_options_of_sampling(p: float | None, colluding: int) -> None:
+    if p is not None:
+        raise InputError("only ST_u samples; leave out " + setting("p"), parameter="p")
+    if colluding:
+        raise InputError("only ST_u allows for lying clients; leave out " + setting("colluding"), parameter="colluding")
 
 
 def _sampled(k: int | None, bound: int, p: float | None, epsilon: float, delta: float, colluding: int) -> Policy:

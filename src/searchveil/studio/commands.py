@@ -1,6 +1,6 @@
 """What a draft is in the words of the command line and of Python: what people copy, and what the server runs."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Any
@@ -112,9 +112,7 @@ def _call(name: str, *values: object, **named: object) -> str:
 def in_python_log(draft: Draft) -> list[str]:
     texts = reading_of(draft)
     named: dict[str, object] = {"format": texts["format"]} if "format" in texts else {}
-    if "columns" in texts:
-        named["columns"] = [name.strip() for name in texts["columns"].split(",")]
-    elif columns := {column: texts[column] for column in COLUMNS if column in texts}:
+    if columns := _columns(texts):
         named["columns"] = columns
     if "skip_lines" in texts:
         named["skip_lines"] = int(texts["skip_lines"]) if texts["skip_lines"].isdigit() else texts["skip_lines"]
@@ -129,6 +127,12 @@ def in_python_log(draft: Draft) -> list[str]:
         "",
         f"log = {_call('sv.read_log', log, **named)}".replace("=Normalization(", "=sv.Normalization("),
     ]
+
+
+def _columns(texts: Mapping[str, str]) -> list[str] | dict[str, str]:
+    if "columns" in texts:
+        return [name.strip() for name in texts["columns"].split(",")]
+    return {column: texts[column] for column in COLUMNS if column in texts}
 
 
 def in_python_method(draft: Draft, mechanism: Mechanism) -> str:

@@ -123,11 +123,10 @@ class SyntheticAuditLog:
         """The crowd and those who join it; `replaced` are there with one usual search instead of their own."""
         noon = _day(QUIET_DAYS) + 12 * 60
         usual = (Row(noon, "weather", "http://weather.example", 1), Row(noon + 1, "news", "http://news.example", 1))
-        rows = [(f"crowd {i}", row) for i in range(self.crowd) for row in usual]
-        rows += [
-            (f"crowd {i}", Row(noon + 100, f"cheap flights {i}", "http://flights.example", 1))
-            for i in range(self.crowd)
-        ]
+        rows = []
+        for i in range(self.crowd):
+            own = Row(noon + 100, f"cheap flights {i}", "http://flights.example", 1)
+            rows += [(f"crowd {i}", row) for row in (*usual, own)]
         rows += [(f"canary {scene.name}", row) for scene in joined for row in scene.rows]
         rows += [(f"canary {scene.name}", usual[0]) for scene in replaced]
         start = np.datetime64(FIRST.isoformat(), "us")
@@ -154,28 +153,52 @@ class Shown:
     @classmethod
     def of(cls, documents: Mapping[str, Any]) -> "Shown":
         record = documents[NAME]
-        queries, words = record["queries"], record["words"]
-        named: dict[str, list[tuple[str, ...]]] = {
-            "queries": [(text,) for text in queries],
-            "pairs": [(queries[number], url) for number, url in record["pairs"]],
-            "transitions": [(queries[first], queries[second]) for first, second in record["transitions"]],
-            "words": [(text,) for text in words],
-            "bigrams": [(words[first], words[second]) for first, second in record["bigrams"]],
-            "urls": [(url,) for url in record["urls"]],
-        }
+        named = _named(record)
         texts = {(domain, *item) for domain, items in named.items() for item in items}
         texts.add(("period", *record["period"]))
-        # Cells of named texts are told apart by the texts, for another release may have more of them.
-        lists = {"volume": "queries", "word_volume": "words", "bigram_volume": "bigrams", "pair_rank": "pairs"}
-        lists |= {"pair_volume": "pairs", "transition_volume": "transitions", "url_volume": "urls"}
         numbers: dict[Key, float] = {}
         for statistic, values in record["noisy"].items():
-            items = named[lists[statistic]] if statistic in lists else []
-            each = max(1, len(values) // len(items)) if items else 1
-            for cell, value in enumerate(values):
-                item = items[cell // each] if cell < each * len(items) else ("beyond",)
-                numbers[statistic, *item, str(cell % each if items else cell)] = value
+            items = named[LISTS[statistic]] if statistic in LISTS else []
+            numbers |= {
+                (statistic, *cell): value for cell, value in zip(_cells(items, len(values)), values, strict=True)
+            }
         return cls(frozenset(texts), numbers)
+
+
+# Cells of named texts are told apart by the texts, for another release may have more of them.
+LISTS = {
+    "volume": "queries",
+    "word_volume": "words",
+    "bigram_volume": "bigrams",
+    "pair_rank": "pairs",
+    "pair_volume": "pairs",
+    "transition_volume": "transitions",
+    "url_volume": "urls",
+}
+
+
+def _named(record: Mapping[str, Any]) -> dict[str, list[Key]]:
+    """The texts that a release names, by domain."""
+    queries, words = record["queries"], record["words"]
+    return {
+        "queries": [(text,) for text in queries],
+        "pairs": [(queries[number], url) for number, url in record["pairs"]],
+        "transitions": [(queries[first], queries[second]) for first, second in record["transitions"]],
+        "words": [(text,) for text in words],
+        "bigrams": [(words[first], words[second]) for first, second in record["bigrams"]],
+        "urls": [(url,) for url in record["urls"]],
+    }
+
+
+def _cells(items: Sequence[Key], number: int) -> list[Key]:
+    """The names of so many cells: the same number for each item, then those beyond all items."""
+    if not items:
+        return [("beyond", str(cell)) for cell in range(number)]
+    each = max(1, number // len(items))
+    return [
+        (*(items[cell // each] if cell < each * len(items) else ("beyond",)), str(cell % each))
+        for cell in range(number)
+    ]
 
 
 @dataclass(frozen=True)

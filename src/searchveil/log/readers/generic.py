@@ -169,22 +169,30 @@ def _parse_separated(parser: Parser, request: Request, delimiter: str, quote: st
         matched = match_columns(names, request.columns, sources[0].shown, may_be_a_row=may_be_a_row)
         columns = {name: f"column_{i}" for i, name in enumerate(names, 1)}  # to DuckDB, user and User are one name
         layout = Layout(dict.fromkeys(columns.values(), "VARCHAR"), delimiter, quote, has_header)
-        texts = {ours: columns[theirs] for ours, theirs in matched.items()}
-        if not quote:  # as databases write it, and as releases do: texts without quotes have no other way to be missing
-            texts |= {ours: f"nullif({texts[ours]}, '\\N')" for ours in texts if ours not in REQUIRED}
-        outputs, checks = _outputs_and_checks(texts, request.options)
-        parts.append(Part(layout, sources, outputs, checks))
+        texts = _texts({ours: columns[theirs] for ours, theirs in matched.items()}, quote)
+        parts.append(Part(layout, sources, *_outputs_and_checks(texts, request.options)))
         units.setdefault(unit_of(matched["user"]), sources[0].shown)
     _same_outputs(parts)
-    if len(units) > 1:
-        described = " but ".join(f"{path} is one of {unit}s" for unit, path in units.items())
-        instead = "read them apart, or type " + setting("columns", {"user": NAME})
-        raise InputError(described, parameter="columns", instead=instead)
+    _one_unit(units)
     staged = stage(parser, *parts)
     public = [] if has_header else ["the number of columns, inferred from the first row"]
     if quote:  # said of every file: a record that told which ones have a broken quote would tell of somebody's row
         public.append("that quotes are well-formed: a broken one can swallow rows of others")
     return staged.parsed(next(iter(units)), public, matched)
+
+
+def _texts(columns: Mapping[str, str], quote: str) -> Mapping[str, str]:
+    """Texts without quotes can only be missing as databases and our releases write it: \\N."""
+    if quote:
+        return columns
+    return {ours: one if ours in REQUIRED else f"nullif({one}, '\\N')" for ours, one in columns.items()}
+
+
+def _one_unit(units: Mapping[str, str]) -> None:
+    if len(units) > 1:
+        described = " but ".join(f"{path} is one of {unit}s" for unit, path in units.items())
+        instead = "read them apart, or type " + setting("columns", {"user": NAME})
+        raise InputError(described, parameter="columns", instead=instead)
 
 
 def _one_character(request: Request, option: str, usual: str) -> str:
@@ -272,10 +280,7 @@ def _parse_tsv(parser: Parser, request: Request) -> Parsed:
 def _parse_jsonl(parser: Parser, request: Request) -> Parsed:
     _check_time_format(request.options.get("time_format"))
     looked_at = [value for source in request.sources for value in first_objects(source.first_lines())]
-    keys = list(dict.fromkeys(key for value in looked_at for key in value))
-    nested = [name for name in request.columns.values() if "." in name and name not in keys]
-    present = keys or list(request.columns.values())  # a first row may be too long to be looked at
-    matched = match_columns([*present, *nested], request.columns, request.sources[0].shown)
+    matched = match_columns(_keys(looked_at, request.columns), request.columns, request.sources[0].shown)
     if "user" not in request.columns:
         _refuse_unless_everywhere(matched["user"], looked_at, request.sources[0].shown)
     # Whether session.id is an id in a session or a key of that name is a matter of each row.
@@ -285,6 +290,13 @@ def _parse_jsonl(parser: Parser, request: Request) -> Parsed:
     nul = {"NUL byte": f"contains({texts['query']}, chr(0)) or contains({texts['user']}, chr(0))"}
     staged = stage(parser, Part(json_lines(paths), request.sources, outputs, MALFORMED | checks | nul))
     return staged.parsed(unit_of(matched["user"]), _guessed(matched, request.columns), matched)
+
+
+def _keys(looked_at: Sequence[Mapping[str, Any]], asked_for: Mapping[str, str]) -> list[str]:
+    """Those of the first rows, and the nested ones that are asked for."""
+    keys = list(dict.fromkeys(key for value in looked_at for key in value))
+    nested = [name for name in asked_for.values() if "." in name and name not in keys]
+    return [*(keys or asked_for.values()), *nested]  # a first row may be too long to be looked at
 
 
 def _refuse_unless_everywhere(key: str, looked_at: Sequence[Mapping[str, Any]], where: str) -> None:

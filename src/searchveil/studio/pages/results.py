@@ -2,7 +2,7 @@
 
 import secrets
 import zipfile
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from searchveil.errors import InputError, SearchveilError
 from searchveil.privacy.guarantee import Guarantee
 from searchveil.privacy.ledger import Ledger, Spent
 from searchveil.publish.release import Release
-from searchveil.publish.top import top_rows
+from searchveil.publish.top import COUNTED, top_rows
 from searchveil.studio import commands, jobs
 from searchveil.studio.jobs import Job
 from searchveil.studio.pages.steps import STEPS, studio_of
@@ -94,12 +94,10 @@ def _result(request: Request) -> Response:
     if name not in tables:
         raise InputError(f"{folder} has no table '{name}'; it has {', '.join(tables)}", parameter="table")
     search = query.get("search", "")
-    shown = min(int(query.get("rows", "") or ROWS) if query.get("rows", "").isdigit() else ROWS, MOST_ROWS)
+    shown = _rows_asked(query.get("rows", ""))
     rows = top_rows(release.tables[name], search or None)
     made = studio.run_of(folder)
     evaluation = studio.evaluations.get(folder)
-    readme = path / "README.md"
-    log = list(made.about["log"]) if made else []
     return page(
         request,
         "result",
@@ -113,15 +111,23 @@ def _result(request: Request) -> Response:
         found=rows.num_rows,
         total=release.tables[name].num_rows,
         more=min(shown * 4, MOST_ROWS) if rows.num_rows > shown and shown < MOST_ROWS else None,
-        card=card(readme.read_text("utf-8", errors="replace")) if readme.is_file() else None,
+        card=_card(path / "README.md"),
         made=made,
-        log=log,
+        log=list(made.about["log"]) if made else [],
         files=[one.name for one in studio.places.listed("") if not one.is_folder],
         evaluation=evaluation,
         found_out=(evaluation.result or {}) if evaluation is not None else {},
         command=["show", folder],
         python=["import searchveil as sv", "", f"release = sv.Release.read({folder!r})", "print(release.table)"],
     )
+
+
+def _rows_asked(text: str) -> int:
+    return min(int(text) if text.isdecimal() else ROWS, MOST_ROWS)
+
+
+def _card(readme: Path) -> Any:
+    return card(readme.read_text("utf-8", errors="replace")) if readme.is_file() else None
 
 
 async def download(request: Request) -> Response:
@@ -208,23 +214,27 @@ def _compare(request: Request) -> Response:
 def _shared(releases: list[Release]) -> dict[str, Any] | None:
     """What both name, where their main tables have the same columns of texts."""
     tables = [release.table for release in releases]
-    keys = [[name for name in table.column_names if name not in ("count", "score", "draws")] for table in tables]
-    if keys[0] != keys[1] or not keys[0]:
+    keys = _text_columns(tables[0])
+    if not keys or keys != _text_columns(tables[1]):
         return None
-    counted = [name for name in ("count", "score", "draws") if all(name in table.column_names for table in tables)][:1]
-
-    def items(table: Any) -> dict[tuple[str, ...], Any]:
-        rows = top_rows(table, None).select([*keys[0], *counted]).to_pylist()
-        return {tuple(str(row[key]) for key in keys[0]): row[counted[0]] if counted else None for row in rows}
-
-    one, other = map(items, tables)
+    counted = next((name for name in COUNTED if all(name in table.column_names for table in tables)), "")
+    one, other = (_items(table, keys, counted) for table in tables)
     both = [item for item in one if item in other]
     return {
-        "columns": keys[0],
+        "columns": keys,
         "both": len(both),
         "only": [len(one) - len(both), len(other) - len(both)],
         "rows": [(item, one.get(item), other.get(item)) for item in list(dict.fromkeys([*one, *other]))[:COMPARED]],
     }
+
+
+def _text_columns(table: Any) -> list[str]:
+    return [name for name in table.column_names if name not in COUNTED]
+
+
+def _items(table: Any, keys: Sequence[str], counted: str) -> dict[tuple[str, ...], Any]:
+    rows = top_rows(table, None).to_pylist()
+    return {tuple(str(row[key]) for key in keys): row.get(counted) for row in rows}
 
 
 # --- a series ---------------------------------------------------------------------------------------------------------

@@ -1,7 +1,7 @@
 """The five steps of a draft. Whatever is sent, the draft is saved first: nobody loses a text by looking elsewhere."""
 
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import CancelledError
+from concurrent.futures import CancelledError, Future
 from concurrent.futures.process import BrokenProcessPool
 from typing import Any
 
@@ -30,6 +30,7 @@ from searchveil.studio.drafts import (
     choose_method,
     guess_problems,
 )
+from searchveil.studio.forecast import COMPARED
 from searchveil.studio.show import made_page, page, words
 from searchveil.studio.state import Studio
 from searchveil.studio.words import said
@@ -252,24 +253,37 @@ def _chart(request: Request) -> Response:
     chosen = getattr(found.mechanism, "epsilon", None)
     if found.plan is None or chosen is None or not draft.is_predicted or draft.assumption is None:
         return page(request, "chart", draft=draft, picture=None, done=0, total=0)
+    answers = _answers(studio, draft, chosen)
+    ready = {point: one for point, one in answers.items() if one.done() and not one.cancelled()}
+    known = {point: one.result()["expected_rows"] for point, one in ready.items() if one.exception() is None}
+    return page(
+        request,
+        "chart",
+        draft=draft,
+        picture=_picture(known, chosen, request) if known else None,
+        done=len(ready),
+        total=len(answers),
+        epsilons=forecast.epsilons(chosen),
+        figures={method: _by_epsilon(known, method) for method in COMPARED},
+    )
+
+
+def _answers(studio: Studio, draft: Draft, chosen: float) -> dict[tuple[str, float], Future[dict[str, Any]]]:
+    """Those that are there and those that are awaited, by method and ε; what else was asked for is forgotten."""
     asked = forecast.to_compare(draft.method, draft.values(), draft.guess, chosen)
     studio.forecasts.forget({*asked.values(), forecast.question(draft.method, draft.values(), draft.guess)})
-    answers = {point: studio.forecasts.ask(one) for point, one in asked.items()}
-    ready = {point: one for point, one in answers.items() if one.done() and not one.cancelled()}
-    points = [
-        {"method": method, "epsilon": epsilon, "items": one.result()["expected_rows"]}
-        for (method, epsilon), one in ready.items()
-        if one.exception() is None
-    ]
+    return {point: studio.forecasts.ask(one) for point, one in asked.items()}
+
+
+def _by_epsilon(known: Mapping[tuple[str, float], float], method: str) -> dict[float, float]:
+    return {epsilon: items for (of_method, epsilon), items in known.items() if of_method == method}
+
+
+def _picture(known: Mapping[tuple[str, float], float], chosen: float, request: Request) -> str:
+    points = [{"method": method, "epsilon": epsilon, "items": items} for (method, epsilon), items in known.items()]
     language = request.scope["session"].language
     labels = {name: said(language, f"chart.{name}") for name in ("x", "y", "title")}
-    picture = pictures.expected_chart(points, forecast.COMPARED, chosen, labels) if points else None
-    figures = {
-        method: {point["epsilon"]: point["items"] for point in points if point["method"] == method}
-        for method in forecast.COMPARED
-    }
-    shown: dict[str, Any] = {"epsilons": forecast.epsilons(chosen), "figures": figures}
-    return page(request, "chart", draft=draft, picture=picture, done=len(ready), total=len(asked), **shown)
+    return pictures.expected_chart(points, COMPARED, chosen, labels)
 
 
 # --- Budget -----------------------------------------------------------------------------------------------------------
