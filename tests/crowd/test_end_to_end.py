@@ -8,6 +8,7 @@ from local import START, LocalCrowd
 
 from searchveil.crowd.artifacts import Search
 from searchveil.crowd.choice import central
+from searchveil.crowd.client import Sent
 from searchveil.crowd.jobs import Job
 from searchveil.crowd.policy import make_policy
 from searchveil.crowd.report import open_text, primary_input, secret_of, tag_of
@@ -139,6 +140,24 @@ def test_two_devices_that_begin_at_once_share_one_bound_too(crowd: LocalCrowd) -
         device._begin(job)
     assert [device.run(job).reports for device in devices] == [2, 1]
     assert crowd.server.store.count_reports(job.id) == 3
+
+
+@pytest.mark.slow
+def test_more_than_a_thousand_artifacts_of_one_member_arrive(crowd: LocalCrowd) -> None:
+    """All that the policy allows; what is beyond it is told."""
+    queries = [f"query {i}" for i in range(1_300)]
+    job, usual = crowd.job(make_policy("FT_u", k=2, per_user=1_250)), crowd.job(make_policy("FT_u", k=2))
+    for name in "ab":
+        member = crowd.member(name, [*queries, "x" * 300])
+        assert crowd.run(member, job) == Sent(1_250, 1_250, 0, 50, 1)
+        assert crowd.run(member, usual) == Sent(1_000, 1_000, 0, 300, 1)
+    assert crowd.counts(job) == dict.fromkeys(queries[:1_250], 2)
+    assert crowd.counts(usual) == dict.fromkeys(queries[:1_000], 2)
+
+
+def test_a_job_that_asks_for_more_than_the_randomness_server_answers_is_not_made(crowd: LocalCrowd) -> None:
+    with pytest.raises(InputError, match="batches = 313"):
+        crowd.job(make_policy("FT_u", k=2, per_user=10_000), secondary_k=2)
 
 
 def test_instances_count_under_ft_a(crowd: LocalCrowd) -> None:
@@ -331,7 +350,7 @@ def test_the_central_computation_gives_the_same(crowd: LocalCrowd, name: str) ->
     more: dict[str, float] = {"epsilon": 2.0, "delta": 0.2, "p": 0.5} if name == "ST_u" else {}
     job = crowd.job(make_policy(name, k=2 if name != "ST_u" else None, per_user=2, **more))  # type: ignore[arg-type]
     users = [
-        (bytes([i]) * 32, [Search(text, START + at) for at, text in enumerate(texts)])
+        (bytes([i]) * 32, [*(Search(text, START - at) for at, text in enumerate(texts)), *map(Search, texts[: i % 2])])
         for i, texts in enumerate(["aab", "abc", "bca", "ddd", "cab", "bad", "abba", "dab"] * 4)
     ]
     for secret, searches in users:

@@ -10,8 +10,9 @@ import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
 from searchveil.crowd.artifacts import Artifact, Search, fits, kind_named
+from searchveil.crowd.choice import candidates
 from searchveil.crowd.jobs import Job, JobError, read_job
-from searchveil.crowd.policy import MOST_REPORTS, POLICIES, Policy, make_policy
+from searchveil.crowd.policy import POLICIES, Policy, make_policy
 from searchveil.errors import InputError
 from searchveil.privacy import calibrate
 
@@ -117,7 +118,7 @@ def test_every_promise_has_its_proof(name: str) -> None:
         ({"name": "ST_u"}, "needs its promise"),
         ({"name": "FT_u", "epsilon": 1.0}, "promises no epsilon"),
         ({"name": "DP_u", "p": 0.1, "epsilon": 1.0, "delta": 1e-6}, "only ST_u samples"),
-        ({"name": "FT_u", "k": 1}, "k ≥ 2"),
+        ({"name": "FT_u", "k": 1}, "k is 2 to 10,000"),
         ({"name": "DP_u", "colluding": 1, "epsilon": 1.0, "delta": 1e-6}, "only ST_u allows"),
     ],
 )
@@ -209,4 +210,79 @@ def test_what_does_not_fit_is_left_out() -> None:
     assert not fits(Artifact("", " "))
     assert not fits(Artifact("ü" * 128, ""))
     assert fits(Artifact("ü" * 127, ""))
-    assert MOST_REPORTS == 1_000
+    one_of_two = [Search("x" * 255), Search("X" * 255), Search("short"), Search("other")]
+    found = candidates(job(make_policy("FT_u", per_user=1)), one_of_two)
+    assert ([one.text for one in found.taken], found.beyond, found.too_long) == (["short"], 1, 1)
+
+
+# --- limits ---
+
+
+@pytest.mark.parametrize(
+    ("changes", "problem"),
+    [
+        ({"k": 10**9}, "k is 2 to 10,000"),
+        ({"k": 10_001}, "k is 2 to 10,000"),
+        ({"per_user": 10_001}, "1 to 10,000 artifacts"),
+        ({"p": 0.5}, "only ST_u samples"),
+    ],
+)
+def test_a_job_that_would_stop_clients_is_refused(changes: dict[str, object], problem: str) -> None:
+    """Shares of a polynomial of a huge degree: at making a job, and at reading a signed one."""
+    policy = replace(make_policy("FT_u"), **changes)  # type: ignore[arg-type]
+    with pytest.raises(InputError, match=problem):
+        policy.check()
+    with pytest.raises(InputError, match=problem):
+        job(policy).sign(KEY.private_bytes_raw())
+    with pytest.raises(InputError, match=problem):
+        read_job(signed(job(policy).text), SIGNER)
+    replace(policy, k=10_000, per_user=10_000, p=1.0).check()
+
+
+def test_a_spelling_that_too_many_must_share_is_refused() -> None:
+    with pytest.raises(JobError, match="2 to 10,000"):
+        read_job(signed(job(make_policy("FT_u"), secondary_k=10_001).text), SIGNER)
+    job(make_policy("FT_u"), secondary_k=10_000).check()
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"k": 1_999, "p": 1e-9, "epsilon": 1e-8},
+        {"k": 10_000, "p": 1e-9, "epsilon": 1e-8, "per_user": 20},
+        {"k": 10_000, "p": 1e-300, "epsilon": 1e-300},
+        {"p": 5e-324},
+        {"epsilon": 1e308},
+        {"p": "0.1"},
+        {"p": None},
+        {"epsilon": "1"},
+        {"delta": float("nan")},
+        {"k": 8.0},
+        {"k": True},
+        {"per_user": [1]},
+        {"name": ["ST_u"]},
+        {"name": {}},
+    ],
+)
+@pytest.mark.slow
+def test_no_numbers_of_a_job_stop_a_client(changes: dict[str, object]) -> None:
+    """Whatever a server has signed, a client answers soon: with an error it knows, or a promise that holds."""
+    record = json.loads(job().text)
+    record["policy"] |= changes
+    try:
+        found = read_job(signed(json.dumps(record)), SIGNER)
+    except InputError:
+        return
+    assert found.policy.exact_delta() <= 1e-6
+
+
+@pytest.mark.parametrize(
+    "text", ["[]", "3", "null", '"x"', "[" * 100_000, '{"version": 1}', '{"version": 1, "words": {}}']
+)
+def test_a_signed_document_that_is_no_job_is_refused(text: str) -> None:
+    with pytest.raises(JobError, match="not the document"):
+        read_job(signed(text), SIGNER)
+
+
+def signed(text: str) -> str:
+    return json.dumps({"job": text, "signature": KEY.sign(b"searchveil crowd job v1\n" + text.encode()).hex()})

@@ -110,6 +110,16 @@ def test_the_rows_are_what_k_of_the_first_users_have(tmp_path: Path, rows: list[
     assert (figures["clients"], figures["rows"], figures["reports"]) == (60, len(expected), counted.total())
 
 
+@pytest.mark.slow
+def test_a_client_with_very_many_queries_sends_them_all(tmp_path: Path) -> None:
+    queries = [f"query {i}" for i in range(1_100)] + ["x" * 255]
+    (tmp_path / "log.tsv").write_text("user\tquery\n" + "".join(f"{user}\t{one}\n" for one in queries for user in "ab"))
+    line = ["crowd", "simulate", str(tmp_path / "log.tsv"), "--policy", "FT_u", "--k", "2", "--json"]
+    command = [sys.executable, "-m", "searchveil", *line, "--out", str(tmp_path / "out")]
+    figures = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
+    assert (figures["rows"], figures["reports"], figures["beyond"], figures["too_long"]) == (1_100, 2_200, 0, 2)
+
+
 def test_an_engine_that_keeps_no_order_is_refused(tmp_path: Path) -> None:
     (tmp_path / "log.tsv").write_text("user\tquery\nann\train\n")
     line = ["crowd", "simulate", str(tmp_path / "log.tsv"), "--engine", "spark", "--policy", "FT_u"]

@@ -111,13 +111,14 @@ def weakened(policy: Policy) -> list[Policy]:
         return [replace(policy, k=policy.k - 1), replace(policy, p=min(0.9, 3 * policy.p))]
     if policy.noisy:
         return [replace(policy, threshold=policy.threshold - 1), replace(policy, k=policy.k + 3)]
-    return [replace(policy, k=1)]
+    return [replace(policy, k=1), replace(policy, k=10_001), replace(policy, per_user=10_001)]
 
 
 def taken(policy: Policy, artifact: str, **more: Any) -> dict[str, Any]:
     asked = job(policy, artifact, **more)
     user = bytes_of("user 0")
-    chosen, too_long = candidates(asked, LOG)
+    found = candidates(asked, LOG)
+    chosen, too_long = found.taken, found.too_long
     return {
         "text": asked.text,
         "too_long": too_long,
@@ -211,7 +212,10 @@ def make() -> dict[str, Any]:
         "jobs": [{"document": one, "id": Job.from_text(json.loads(one)["job"]).id.hex()} for one in documents],
         "broken": {
             "job_promise": [signed(job(worse).text) for policy in good for worse in weakened(policy)]
-            + [signed(job(good[0], secondary_k=3).text), signed(job(simple, secondary_k=1).text)],
+            + [
+                signed(job(good[0], secondary_k=3).text),
+                *(signed(job(simple, secondary_k=k).text) for k in (1, 10_001)),
+            ],
             "job_words": [signed(text.replace("Encrypted: the", "Public: the"))],
             "job_unreadable": [
                 signed(text.replace('"version":1', '"version":2')),

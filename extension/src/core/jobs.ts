@@ -4,7 +4,7 @@ import { ed25519 } from "@noble/curves/ed25519.js";
 import english from "../../static/_locales/en/messages.json";
 import { GAP_MINUTES, KINDS, LONGEST } from "./artifacts.js";
 import { hash, hex, join, unhex, utf8 } from "./bytes.js";
-import { checkPolicy, isNoisy, isPrivate, MOST_REPORTS, NAMES, perArtifact, type Policy } from "./policy.js";
+import { checkPolicy, isNoisy, isPrivate, MOST_SHARES, NAMES, perArtifact, type Policy, USUAL_REPORTS } from "./policy.js";
 
 const PURPOSE = utf8("searchveil crowd job v1\n");
 const EPOCHS = utf8("searchveil crowd epochs v1\n");
@@ -45,7 +45,7 @@ export function wordsOf(job: Job, t: Translate): Words {
   const { policy } = job;
   const whose = perArtifact(policy) ? "searches" : "people";
   let leaves = t("words_encrypted", t(`words_kind_${job.artifact.replace("-", "_")}`, String(GAP_MINUTES)));
-  if (policy.per_user < MOST_REPORTS) leaves += t("words_at_most", String(policy.per_user));
+  if (policy.per_user < USUAL_REPORTS) leaves += t("words_at_most", String(policy.per_user));
   if (policy.name === "ST_u") leaves += t("words_coin", general(100 * policy.p));
   if (job.domains) leaves += t("words_domains");
   let published = isNoisy(policy) ? t(`words_noisy_${whose}`, String(policy.threshold)) : t(`words_public_${whose}`);
@@ -87,7 +87,7 @@ export function readJob(document: unknown, signer: Uint8Array): Job {
   } catch {
     throw new JobError("job_promise");
   }
-  if (job.secondary_k !== null && (isPrivate(job.policy) || job.secondary_k < 2)) throw new JobError("job_promise");
+  if (job.secondary_k !== null && (isPrivate(job.policy) || job.secondary_k < 2 || job.secondary_k > MOST_SHARES)) throw new JobError("job_promise");
   if (job.expires <= job.opens) throw new JobError("job_unreadable");
   const said = (JSON.parse(text) as { words: unknown }).words;
   const meant = wordsOf(job, inEnglish);

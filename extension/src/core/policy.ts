@@ -5,7 +5,9 @@
 // than that is refused.
 
 export const NAMES = ["ST_u", "DP_u", "DP_a", "FT_u", "FT_a"] as const;
-export const MOST_REPORTS = 1000;
+export const USUAL_REPORTS = 1000;
+const MOST_REPORTS = 10_000;
+export const MOST_SHARES = 10_000;
 const MORE = 1 + 1e-6;
 const AND_MORE = 1e-13; // of the composition alone, as in Python
 const MOST_ITEMS = 20;
@@ -13,6 +15,7 @@ const MOST_THRESHOLD = 2000;
 const STEP = 0.005;
 const LARGEST_LOSS = 12;
 const MOST_NUMBERS = 300;
+const MOST_LOOKED_AT = 600;
 
 export interface Policy {
   readonly name: (typeof NAMES)[number];
@@ -43,7 +46,7 @@ export function checkPolicy(policy: Policy): void {
   const { k, per_user, colluding, epsilon, delta, p } = policy;
   if (!NAMES.includes(policy.name)) throw new Error(`no policy '${String(policy.name)}'`);
   if (![k, per_user, policy.threshold, colluding].every(Number.isInteger)) throw new Error("a number of a policy is not whole");
-  if (k < 2 || per_user < 1 || per_user > MOST_REPORTS) throw new Error("k or the number of artifacts per user is out of range");
+  if (k < 2 || k > MOST_SHARES || per_user < 1 || per_user > MOST_REPORTS) throw new Error("k or the number of artifacts per user is out of range");
   if (colluding < 0 || (colluding > 0 && policy.name !== "ST_u")) throw new Error("only ST_u allows for lying clients");
   if (policy.name === "ST_u" ? !(p > 0 && p < 1) : p !== 1) throw new Error("the probability of a policy is out of range");
   if (!isPrivate(policy)) return;
@@ -56,8 +59,8 @@ function exactDelta(policy: Policy, epsilon: number): number {
   const { k, per_user, threshold, colluding, p } = policy;
   if (policy.name === "ST_u") {
     const honest = k - colluding * per_user;
-    if (honest < 1 || honest > MOST_THRESHOLD || per_user > MOST_ITEMS) return 1;
-    return sampleThresholdDelta(epsilon, p, honest, per_user);
+    if (honest < 1 || per_user > MOST_ITEMS) return 1;
+    return sampleThresholdDelta(epsilon, p, Math.min(honest, MOST_THRESHOLD), per_user); // δ falls with τ
   }
   // Python rounds the scale of the noise up, so δ is looked at a little further out.
   const scale = (per_user / epsilon) * (1 + 1e-15);
@@ -85,6 +88,7 @@ function someOf(chance: number, times: number): number {
 export function sampleThresholdDelta(epsilon: number, p: number, threshold: number, perUser: number): number {
   if (perUser * Math.log1p(-p) < -epsilon) return 1;
   const chances = binomials(p);
+  if (perUser === 1 && lastCount(epsilon, p, threshold) > threshold + MOST_LOOKED_AT) return 1;
   if (perUser === 1) return Math.min(1, MORE * largestDivergence(epsilon, p, threshold, chances));
   return composed(epsilon, p, threshold, perUser, chances);
 }

@@ -247,8 +247,8 @@ def simulate(
     from searchveil.cli import show
     from searchveil.crowd.artifacts import kind_named
     from searchveil.crowd.policy import make_policy
+    from searchveil.crowd.simulate import enough_for_all, users_of
     from searchveil.crowd.simulate import simulate as run
-    from searchveil.crowd.simulate import users_of
 
     kind_named(artifact)
     chosen = make_policy(policy, k=k, per_user=per_user, p=p, epsilon=epsilon, delta=delta, colluding=colluding)
@@ -257,6 +257,8 @@ def simulate(
         opened = reading.read(log, in_file_order=True)
         users = users_of(opened, clients)
         opened.engine.close()
+        if per_user is None and not chosen.is_private:
+            chosen = enough_for_all(artifact, chosen, users)
         made = run(users, artifact, chosen, out, secondary_k=secondary_k, ledger=budget.open(), progress=step)
     show.problems(opened)
     figures = {
@@ -264,6 +266,8 @@ def simulate(
         "reports": made.reports,
         "opened": made.opened,
         "rows": made.release.table.num_rows,
+        "beyond": made.beyond,
+        "too_long": made.too_long,
         "seconds": round(made.seconds, 2),
     }
     if json:
@@ -271,4 +275,8 @@ def simulate(
         return
     show.plan(made.release.plan)
     show.rows(figures)
+    if made.beyond:
+        print(f"{made.beyond:,} artifacts stayed with clients who have more than {chosen.per_user:,}, the policy's d.")
+    if made.too_long:
+        print(f"{made.too_long:,} artifacts stayed with their clients: too long for a report.")
     print(f"The release is {out} (start with its README.md).")

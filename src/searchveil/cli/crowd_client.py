@@ -132,24 +132,27 @@ def client_jobs(home: Home, json: Json = False) -> None:
     from searchveil.errors import printable
 
     member = _member(home)
-    found = [(one, member.candidates(one)[0]) for one in member.jobs()]
+    found = [(one, member.candidates(one)) for one in member.jobs()]
     if json:
         rows = [
             {
                 "job": one.id.hex(),
                 "answer": member.log.consent(one.id.hex()),
                 **one.words(),
-                "artifacts": [a.text for a in taken],
+                "artifacts": [a.text for a in would.taken],
+                "beyond": would.beyond,
+                "too_long": would.too_long,
             }
-            for one, taken in found
+            for one, would in found
         ]
         show.print_json({"jobs": rows})
         return
-    for one, taken in found:
+    for one, would in found:
         show.job(one)
-        print(f"  Your answer: {member.log.consent(one.id.hex())}. Of your log it would take {len(taken)}:")
-        for artifact in taken:
+        print(f"  Your answer: {member.log.consent(one.id.hex())}. Of your log it would take {len(would.taken)}:")
+        for artifact in would.taken:
             print(f"    {printable(artifact.text)}")
+        _say_what_stays(would.beyond, would.too_long)
     if not found:
         print("There is no job now.")
 
@@ -198,8 +201,18 @@ def client_run(
         return
     for row in done:
         print(f"{str(row['job'])[:8]}: {row['reports']} of {row['candidates']} artifacts were sent and have arrived")
+        if row["refused"]:
+            print(f"  The server refused {row['refused']}.")
+        _say_what_stays(row["beyond"], row["too_long"])
     if not done:
         print("No open job has your consent; see `searchveil crowd client jobs`.")
+
+
+def _say_what_stays(beyond: int, too_long: int) -> None:
+    if beyond:
+        print(f"  {beyond} more stay here: the job takes no more of one member.")
+    if too_long:
+        print(f"  {too_long} stay here because they are too long for a report.")
 
 
 @client.command("history", epilog=example("searchveil crowd client history --home me"))

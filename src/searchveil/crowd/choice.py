@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from searchveil.crowd.aggregate import Opened
 from searchveil.crowd.artifacts import Artifact, Search, distinct, fits, kind_named
@@ -11,15 +12,26 @@ from searchveil.privacy.sample_threshold import COIN_BITS
 from searchveil.privacy.sample_threshold import coin as chance_of
 
 
-def candidates(job: Job, searches: Sequence[Search]) -> tuple[list[Artifact], int]:
-    """What the job would take, in its order, and how many artifacts were too long. A matter of this log alone."""
+class Candidates(NamedTuple):
+    """What a job takes of one log, in its order, and how many artifacts it leaves behind there."""
+
+    taken: list[Artifact]
+    beyond: int  # more than the job takes of a user
+    too_long: int
+
+
+def candidates(job: Job, searches: Sequence[Search]) -> Candidates:
+    """A matter of this log alone."""
     found = list(kind_named(job.artifact).extract(searches, job.domains))
     usable = [one for one in found if fits(one)]
     if not job.policy.per_artifact:
         usable = distinct(usable)
     if job.recent:
         usable = usable[::-1]
-    return usable[: job.policy.per_user], sum(bool(one.text) and not fits(one) for one in found)
+    most, too_long = job.policy.per_user, [one for one in found if one.text and not fits(one)]
+    if not job.policy.per_artifact:
+        too_long = distinct(too_long)
+    return Candidates(usable[:most], max(0, len(usable) - most), len(too_long))
 
 
 def sends(job: Job, user: bytes, text: str) -> bool:
@@ -29,9 +41,14 @@ def sends(job: Job, user: bytes, text: str) -> bool:
     return coin(user, job.id, text) < int(chance_of(job.policy.p) * 2**COIN_BITS)
 
 
+def as_kept(searches: Iterable[Search]) -> list[Search]:
+    """The rows as a member's own log keeps them: each once, in the order of time, first those without one."""
+    return sorted(dict.fromkeys(searches), key=lambda one: (one.time is not None, one.time or 0.0))
+
+
 def central(job: Job, users: Iterable[tuple[bytes, Sequence[Search]]]) -> list[Opened]:
     """What the crowd would open, computed from all logs at one place, for experiments; a test compares the two."""
     counted: Counter[str] = Counter()
     for secret, searches in users:
-        counted.update(one.text for one in candidates(job, searches)[0] if sends(job, secret, one.text))
+        counted.update(one.text for one in candidates(job, as_kept(searches)).taken if sends(job, secret, one.text))
     return [Opened(text, count) for text, count in counted.items() if count >= job.policy.k]

@@ -16,8 +16,7 @@ from typing import Any
 
 import httpx
 
-from searchveil.crowd.artifacts import Artifact
-from searchveil.crowd.choice import candidates, sends
+from searchveil.crowd.choice import Candidates, candidates, sends
 from searchveil.crowd.config import Community, RelayAddress
 from searchveil.crowd.jobs import Job, read_job
 from searchveil.crowd.own_log import OwnLog
@@ -71,6 +70,7 @@ class Sent:
     candidates: int
     reports: int
     refused: int
+    beyond: int  # of the log, more than the job takes of a member or this member had tokens left for
     too_long: int
 
 
@@ -101,8 +101,8 @@ class Client:
         jobs = [read_job(document, self.community.signer) for document in documents]
         return [job for job in jobs if job.opens <= self.clock() < job.expires]
 
-    def candidates(self, job: Job) -> tuple[list[Artifact], int]:
-        """What the job would take, and how many artifacts were too long. Shown before consent."""
+    def candidates(self, job: Job) -> Candidates:
+        """What the job would take, and how much it leaves behind. Shown before consent."""
         return candidates(job, self.log.searches())
 
     def run(self, job: Job) -> Sent:
@@ -130,13 +130,15 @@ class Client:
         count = self.log.file.execute(
             "SELECT count(*), coalesce(sum(sent), 0) FROM outbox WHERE job = ?", (name,)
         ).fetchone()
-        return Sent(count[0], count[1], refused, self.candidates(job)[1])
+        found = self.candidates(job)
+        beyond = len(found.taken) + found.beyond - count[0]
+        return Sent(count[0], count[1], refused, max(0, beyond), found.too_long)
 
     def _begin(self, job: Job) -> None:
         """Write down which artifacts are considered. Tokens of other machines of this member count against them."""
         name = job.id.hex()
         left = self._get(f"{self.community.server}/tokens/{name}", credential(self.invitation, "server"))["left"]
-        chosen = self.candidates(job)[0][:left]
+        chosen = self.candidates(job).taken[:left]
         heads = [sends(job, self.secret, one.text) for one in chosen]
         # Whatever the coins show: who hands out these tokens knows the member by name.
         inputs = len(chosen) * (1 if job.secondary_k is None else 2)

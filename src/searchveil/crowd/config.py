@@ -146,8 +146,12 @@ def init(
     epoch_seconds: int = WEEK,
     hops: int = 1,
     hold_seconds: float = 2.0,
+    batches: int | None = None,
 ) -> Community:
-    """Make the configuration of every program, with fresh keys, and the members' file."""
+    """Make the configuration of every program, with fresh keys, and the members' file.
+
+    `batches` is how many of them the randomness server evaluates for a member in an epoch, where not the usual number.
+    """
     if not 1 <= hops <= len(addresses.relays):
         raise InputError(f"{len(addresses.relays)} relays cannot make a way of {hops}", parameter="hops")
     folder.mkdir(parents=True, exist_ok=True)
@@ -187,6 +191,7 @@ def init(
             "members": "randomness-members.txt",
             "signing_key": randomness_signer.private_bytes_raw().hex(),
             "epoch_seconds": epoch_seconds,
+            **({} if batches is None else {"batches": batches}),
         },
     )
     for i, url in enumerate(addresses.relays, 1):

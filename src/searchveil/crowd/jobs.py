@@ -11,7 +11,7 @@ from cryptography.exceptions import InvalidSignature
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey, Ed25519PublicKey
 
 from searchveil.crowd.artifacts import LONGEST, kind_named
-from searchveil.crowd.policy import MOST_REPORTS, Policy
+from searchveil.crowd.policy import MOST_SHARES, USUAL_REPORTS, Policy
 from searchveil.errors import InputError, shortest
 
 VERSION = 1
@@ -45,9 +45,9 @@ class Job:
     def check(self) -> None:
         self.policy.check()
         kind_named(self.artifact)
-        if self.secondary_k is not None and (self.policy.is_private or self.secondary_k < 2):
+        if self.secondary_k is not None and (self.policy.is_private or not 2 <= self.secondary_k <= MOST_SHARES):
             raise JobError(
-                "typed spellings are sent under FT_a and FT_u alone, with a threshold of at least 2",
+                f"typed spellings are sent under FT_a and FT_u alone, with a threshold of 2 to {MOST_SHARES:,}",
                 parameter="secondary_k",
             )
         if self.expires <= self.opens:
@@ -72,7 +72,7 @@ class Job:
         policy, kind = self.policy, kind_named(self.artifact)
         whose = "different people" if not policy.per_artifact else "searches"
         leaves = f"Encrypted: {kind.words}"
-        if policy.per_user < MOST_REPORTS:
+        if policy.per_user < USUAL_REPORTS:  # more than most members have
             leaves += f", at most {policy.per_user} of them"
         if policy.name == "ST_u":
             leaves += f", each only if a coin that shows heads {100 * policy.p:g} times in 100 says so"
@@ -112,9 +112,11 @@ class Job:
                 raise JobError("a job of another version; update searchveil")
             words = record.pop("words")
             job = cls(**record | {"policy": Policy(**record["policy"])})
-        except (ValueError, TypeError, KeyError, AttributeError) as error:
+            job.check()
+            true_words = job.words()
+        except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError, RecursionError) as error:
             raise JobError("a job is not the document that it should be") from error
-        if words != job.words():
+        if words != true_words:
             raise JobError("the words of a job do not say what its numbers say")
         return job
 
@@ -128,7 +130,6 @@ def read_job(document: str | Mapping[str, Any], signer: bytes, now: float | None
     except (InvalidSignature, ValueError, KeyError, TypeError, AttributeError) as error:
         raise JobError("a job is not signed by this community: it is forged or damaged") from error
     job = Job.from_text(text)
-    job.check()
     if now is not None and not job.opens <= now < job.expires:
         raise JobError("a job is not open now: it has expired or not begun; check the clock of this machine")
     return job

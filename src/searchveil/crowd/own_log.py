@@ -12,7 +12,7 @@ from typing import Literal, NamedTuple
 from urllib.parse import parse_qs, urlsplit
 
 from searchveil.crowd.artifacts import Search, kind_named
-from searchveil.crowd.jobs import Job, JobError
+from searchveil.crowd.jobs import Job
 from searchveil.crowd.tokens import Request
 from searchveil.errors import InputError
 from searchveil.scratch import Scratch
@@ -182,7 +182,7 @@ class OwnLog:
         row = file.execute("SELECT document FROM job WHERE id = ?", (name,)).fetchone()
         try:
             job = Job.from_text("" if row is None else row[0])
-        except JobError:  # of another version: nothing of it is sent any more
+        except InputError:  # of another version: nothing of it is sent any more
             return Counter(), False
         found = kind_named(job.artifact).extract(self.searches(), job.domains)
         return Counter((one.text, job.spelling(one.typed)) for one in found), job.policy.per_artifact

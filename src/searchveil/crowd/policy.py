@@ -15,7 +15,9 @@ from searchveil.publish.plan import Counted
 
 PolicyName = Literal["ST_u", "DP_u", "DP_a", "FT_u", "FT_a"]
 POLICIES: tuple[PolicyName, ...] = get_args(PolicyName)
-MOST_REPORTS = 1_000  # of a user in a job whose policy needs no contribution bound
+USUAL_REPORTS = 1_000  # of a user in a job whose policy needs no contribution bound
+MOST_REPORTS = 10_000
+MOST_SHARES = 10_000  # that open an artifact: a client's work grows with their number, the server's with its square
 DEFAULT_K = 5  # as in the paper's pilot
 
 _SERVER_SEES = (
@@ -40,7 +42,7 @@ class Policy:
 
     name: PolicyName
     k: int
-    per_user: int = MOST_REPORTS  # d: artifacts of a user, which tokens enforce
+    per_user: int = USUAL_REPORTS  # d: artifacts of a user, which tokens enforce
     p: float = 1.0  # ST_u: the probability with which a user sends an artifact
     epsilon: float | None = None
     delta: float | None = None
@@ -75,8 +77,16 @@ class Policy:
             raise InputError(f"no policy '{self.name}'; there are {', '.join(POLICIES)}", parameter="policy")
         if not all(isinstance(one, int) for one in (self.k, self.per_user, self.threshold, self.colluding)):
             raise InputError("k, per_user, threshold and colluding of a policy are whole numbers", parameter="k")
-        if self.k < 2 or not 1 <= self.per_user <= MOST_REPORTS:
-            raise InputError(f"a policy needs k ≥ 2 and 1 to {MOST_REPORTS} artifacts per user", parameter="k")
+        if not 2 <= self.k <= MOST_SHARES:
+            raise InputError(f"k is 2 to {MOST_SHARES:,} shares, not {self.k:,}", parameter="k", value=self.k)
+        if not 1 <= self.per_user <= MOST_REPORTS:
+            raise InputError(
+                f"a user has 1 to {MOST_REPORTS:,} artifacts in a job, not {self.per_user:,}",
+                parameter="per_user",
+                value=self.per_user,
+            )
+        if self.p != 1 and self.name != "ST_u":
+            raise InputError(f"only ST_u samples; p is {self.p} for {self.name}", parameter="p")
         if self.colluding < 0 or (self.colluding and self.name != "ST_u"):
             raise InputError(
                 f"colluding is a number of clients, 0 or more, of ST_u alone; it is {self.colluding} for {self.name}",
@@ -146,7 +156,7 @@ def make_policy(
     if chosen in ("FT_u", "FT_a"):
         if epsilon is not None or delta is not None:
             raise InputError(f"{chosen} promises no epsilon and no delta; leave them out", parameter="epsilon")
-        made = Policy(chosen, opening, MOST_REPORTS if per_user is None else per_user)
+        made = Policy(chosen, opening, USUAL_REPORTS if per_user is None else per_user)
     elif epsilon is None or delta is None:
         raise InputError(
             f"{chosen} needs its promise",

@@ -1,5 +1,6 @@
 """The programs, from their configuration files; and what the operator of the server does with jobs."""
 
+import json
 import sys
 import time
 from collections.abc import Callable
@@ -19,7 +20,7 @@ from searchveil.crowd.server import Server, server_app
 from searchveil.crowd.store import Store
 from searchveil.crowd.web import serve
 from searchveil.crypto import voprf
-from searchveil.errors import InputError
+from searchveil.errors import InputError, setting
 
 DAY = 24 * 3600
 SHORTEST_JOB = 600  # seconds that must be left of an epoch for a job to begin in it
@@ -93,6 +94,7 @@ def new_job(
     except (httpx.HTTPError, ValueError) as error:
         raise InputError(f"the randomness server {settings['randomness']} does not answer; is it running?") from error
     epochs = read_epochs(answer, key_in(settings, "randomness_signer"))
+    _check_batches(answer, policy, secondary_k)
     now = clock()
     lasting = [number for number in sorted(map(int, epochs)) if int(epochs[str(number)]["ends"]) - now > SHORTEST_JOB]
     if not lasting:
@@ -118,6 +120,20 @@ def new_job(
     store.add_job(job.id, document, token_private, now)
     store.close()
     return job
+
+
+def _check_batches(listed: dict[str, str], policy: Policy, secondary_k: int | None) -> None:
+    """A member who has all that the job takes must be able to ask the randomness server about it."""
+    said = json.loads(listed["epochs"])
+    needed = -(-policy.per_user * (1 if secondary_k is None else 2) // said["batch"])
+    if needed > said["batches"]:
+        raise InputError(
+            f"{policy.per_user:,} artifacts of a member need {needed} tokens of the randomness server, and it gives "
+            f"out {said['batches']} per epoch",
+            parameter="per_user",
+            value=policy.per_user,
+            instead="take fewer with " + setting("per_user") + f", or have its operator set batches = {needed}",
+        )
 
 
 def job_named(path: Path, name: str) -> tuple[Store, Job]:

@@ -17,6 +17,7 @@ from starlette.routing import Route
 
 from searchveil.bodies import read_body
 from searchveil.crowd.jobs import Job, read_job
+from searchveil.crowd.policy import MOST_REPORTS as MOST_TOKENS
 from searchveil.crowd.relay import MOST_REPORTS
 from searchveil.crowd.report import DUMMY, RECEIPT_BYTES, SEALED_BYTES, Report, ReportError, receipt, unseal
 from searchveil.crowd.store import ACCEPTED, REFUSED, JobClosedError, Store
@@ -145,7 +146,7 @@ def server_app(server: Server, members: Callable[[], frozenset[str]], community:
         who, id = member(request, members), _id(request)
         if request.method == "GET":
             return JSONResponse({"left": await run_in_threadpool(server.tokens_left, id, who)})
-        body = await read_body(request, MOST_REPORTS * voprf.ELEMENT_BYTES)
+        body = await read_body(request, MOST_TOKENS * voprf.ELEMENT_BYTES)
         return octets(await run_in_threadpool(server.tokens, id, who, body))
 
     async def jobs(request: Request) -> Response:

@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -20,11 +20,14 @@ import pyarrow.compute as pc
 
 from searchveil.crowd.aggregate import release_job
 from searchveil.crowd.artifacts import Search
-from searchveil.crowd.client import Client
+from searchveil.crowd.choice import as_kept, candidates
+from searchveil.crowd.client import Client, Sent
 from searchveil.crowd.config import Addresses, Community, init, invite
+from searchveil.crowd.jobs import Job
 from searchveil.crowd.own_log import OwnLog
-from searchveil.crowd.policy import Policy
+from searchveil.crowd.policy import MOST_REPORTS, Policy
 from searchveil.crowd.programs import job_named, new_job
+from searchveil.crowd.randomness import BATCH
 from searchveil.errors import InputError
 from searchveil.log import SearchLog
 from searchveil.progress import Progress, silent
@@ -43,6 +46,8 @@ class Simulated:
     clients: int
     reports: int
     opened: int
+    beyond: int  # artifacts of clients who have more than the policy takes of one
+    too_long: int
     release: Release
     seconds: float
 
@@ -68,6 +73,13 @@ def users_of(log: SearchLog, most: int | None = None) -> dict[str, list[Search]]
     return found
 
 
+def enough_for_all(artifact: str, policy: Policy, users: Mapping[str, Sequence[Search]]) -> Policy:
+    """The policy with room for all that any of these users has, as far as a job may have it."""
+    job = Job("simulated", artifact, replace(policy, per_user=MOST_REPORTS), 0, "", "", "", 0, 1)
+    most = max((len(candidates(job, as_kept(searches)).taken) for searches in users.values()), default=0)
+    return replace(policy, per_user=max(1, most))
+
+
 def simulate(
     users: Mapping[str, Sequence[Search]],
     artifact: str,
@@ -86,39 +98,49 @@ def simulate(
     with tempfile.TemporaryDirectory() as scratch:
         home = folder or Path(scratch)
         progress("starting randomness server, server and relay")
-        with running(home) as community:
+        inputs = policy.per_user * (1 if secondary_k is None else 2)
+        with running(home, batches=-(-inputs // BATCH)) as community:
             job = new_job(home / "server.toml", artifact, policy, days=1, secondary_k=secondary_k)
             invitations = invite(home, len(users))
             progress(f"running {len(users):,} clients")
             with httpx.Client(timeout=120, limits=httpx.Limits(max_connections=4 * AT_A_TIME)) as http:
 
-                def run(number: int, searches: Sequence[Search]) -> None:
+                def run(number: int, searches: Sequence[Search]) -> Sent:
                     log = OwnLog(home / "clients" / f"{number}.sqlite", durable=False)  # it is thrown away
                     log.add(searches)
                     client = Client(log, community, invitations[number], os.urandom(32), http=http)
                     (found,) = [one for one in client.jobs() if one.id == job.id]
                     log.set_consent(job.id.hex(), "always")
-                    client.run(found)
+                    sent = client.run(found)
                     log.close()
+                    return sent
 
+                sent = []
                 with ThreadPoolExecutor(AT_A_TIME) as pool:
-                    for done, _ in enumerate(pool.map(run, range(len(users)), users.values()), 1):
+                    for done, one in enumerate(pool.map(run, range(len(users)), users.values()), 1):
+                        sent.append(one)
                         if 10 * done // len(users) > 10 * (done - 1) // len(users):
                             progress(f"{done:,} of {len(users):,} clients have sent")
         store, job = job_named(home / "server.toml", job.id.hex())
         made, opened = release_job(store, job, out, ledger=ledger, progress=progress)
         reports = store.count_reports(job.id)
         store.close()
-    return Simulated(len(users), reports, opened, made, time.monotonic() - started)
+    beyond, too_long = sum(one.beyond for one in sent), sum(one.too_long for one in sent)
+    return Simulated(len(users), reports, opened, beyond, too_long, made, time.monotonic() - started)
 
 
 @contextmanager
-def running(home: Path, relays: int = 1, hops: int = 1) -> Iterator[Community]:
+def running(home: Path, relays: int = 1, hops: int = 1, batches: int | None = None) -> Iterator[Community]:
     """A community of processes on free ports of this machine, with its files in `home`."""
     ports = _free_ports(2 + relays)
     urls = [f"http://127.0.0.1:{port}" for port in ports]
     community = init(
-        home, "simulated", Addresses(urls[0], urls[1], tuple(urls[2:])), hops=hops, hold_seconds=HOLD_SECONDS
+        home,
+        "simulated",
+        Addresses(urls[0], urls[1], tuple(urls[2:])),
+        hops=hops,
+        hold_seconds=HOLD_SECONDS,
+        batches=batches,
     )
     processes = [
         start(program, home / config)
