@@ -2,6 +2,7 @@
 
 import gzip
 import json
+import os
 import random
 import subprocess
 import sys
@@ -118,6 +119,18 @@ def test_a_client_with_very_many_queries_sends_them_all(tmp_path: Path) -> None:
     command = [sys.executable, "-m", "searchveil", *line, "--out", str(tmp_path / "out")]
     figures = json.loads(subprocess.run(command, capture_output=True, check=True).stdout)
     assert (figures["rows"], figures["reports"], figures["beyond"], figures["too_long"]) == (1_100, 2_200, 0, 2)
+
+
+@pytest.mark.slow
+def test_nothing_is_left_in_the_folder_for_temporary_files(tmp_path: Path) -> None:
+    """Neither by the three programs and the clients nor by the libraries that they use."""
+    (tmp_path / "log.tsv").write_text("user\tquery\nann\train\nbob\train\n")
+    (tmp_path / "tmp").mkdir()
+    line = ["crowd", "simulate", str(tmp_path / "log.tsv"), "--policy", "FT_u", "--k", "2"]
+    command = [sys.executable, "-m", "searchveil", *line, "--out", str(tmp_path / "out")]
+    subprocess.run(command, capture_output=True, check=True, env={**os.environ, "TMPDIR": str(tmp_path / "tmp")})
+    assert pq.read_table(tmp_path / "out" / "data.parquet").to_pylist() == [{"query": "rain", "count": 2}]
+    assert list((tmp_path / "tmp").iterdir()) == []
 
 
 def test_an_engine_that_keeps_no_order_is_refused(tmp_path: Path) -> None:

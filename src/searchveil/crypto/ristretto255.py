@@ -5,12 +5,9 @@ random scalar is a permutation that only who knows the scalar can undo.
 """
 
 import hashlib
-import tempfile
 from collections.abc import Iterable
-from contextlib import suppress
-from pathlib import Path
 
-import rbcl
+from searchveil.crypto.sodium import rbcl
 
 POINT_BYTES = 32
 SCALAR_BYTES = 32
@@ -21,17 +18,6 @@ NOT_CANONICAL = "32 bytes are not a canonical point of ristretto255, or they are
 # RFC 9497, mode 0x00 (OPRF). Other protocols name themselves in a tag of their own, so that none can be used for
 # another.
 OPRF_TAG = b"HashToGroup-OPRFV1-\x00-ristretto255-SHA512"
-
-
-def _remove_copy() -> None:
-    """The package unpacks its library into a temporary file on every import and leaves it there. It is loaded now."""
-    copy = Path(str(getattr(rbcl._sodium, "_name", "")))
-    if copy.suffix == ".so" and copy.parent == Path(tempfile.gettempdir()):
-        with suppress(OSError):
-            copy.unlink()
-
-
-_remove_copy()
 
 
 class InvalidPoint(ValueError):  # noqa: N818 (what is wrong, not that it is an error)

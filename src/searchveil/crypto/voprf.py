@@ -8,8 +8,7 @@ import hashlib
 from collections.abc import Sequence
 from typing import NamedTuple
 
-import rbcl
-
+from searchveil.crypto.sodium import rbcl
 from searchveil.errors import InputError
 
 ELEMENT_BYTES = 32
