@@ -253,6 +253,7 @@ def test_a_spelling_that_too_many_must_share_is_refused() -> None:
         {"k": 10_000, "p": 1e-300, "epsilon": 1e-300},
         {"p": 5e-324},
         {"epsilon": 1e308},
+        {"epsilon": float("inf")},
         {"p": "0.1"},
         {"p": None},
         {"epsilon": "1"},

@@ -5,6 +5,7 @@ is differentially private though nobody adds noise (docs/guarantees/crowd.md#st_
 """
 
 from dataclasses import dataclass, replace
+from math import inf
 from typing import Literal, get_args
 
 from searchveil.errors import InputError, setting
@@ -28,6 +29,14 @@ _SERVER_SEES = (
 _COLLUSION = (
     "clients who lie can add shares of their own: s of them lower every threshold by up to s·d, where d is the number "
     "of artifacts per user"
+)
+_HELD_BACK = (
+    "clients who lie can hold back an artifact that they know, with false shares, about (n − k)/2 of n or more; false "
+    "shares are not counted"
+)
+_FALSE_SHARES = (
+    "it counts on clients who send true shares: e false shares of an artifact can make its opening depend on one other "
+    "client, and then δ is what it would be with T lower by e, near 1 from e = T − k on"
 )
 _COMPUTATIONAL = "it holds against whoever cannot break the ciphers and pseudorandom functions used"
 _INVITATIONS = (
@@ -96,7 +105,7 @@ class Policy:
             self._check_promise()
 
     def _check_promise(self) -> None:
-        if self.epsilon is None or self.delta is None or not (self.epsilon > 0 and 0 < self.delta < 1):
+        if self.epsilon is None or self.delta is None or not (0 < self.epsilon < inf and 0 < self.delta < 1):
             raise InputError(f"{self.name} needs an epsilon above 0 and a delta between 0 and 1", parameter="epsilon")
         if (found := self.exact_delta()) > self.delta:
             raise InputError(
@@ -120,7 +129,7 @@ class Policy:
             shared = f"an artifact that {self.k} {'instances' if self.per_artifact else 'users'} have"
             caveats = (
                 f"{self.name} publishes {shared}, with its exact count: a fixed threshold is no differential privacy.",
-                f"{_COLLUSION[0].upper()}{_COLLUSION[1:]}.",
+                *(f"{one[0].upper()}{one[1:]}." for one in (_COLLUSION, _HELD_BACK)),
             )
             return replace(
                 Guarantee.no_differential_privacy("docs/guarantees/crowd.md#ft_u-and-ft_a", caveats), trust="server"
@@ -134,7 +143,13 @@ class Policy:
             delta=self.delta,
             proof=proof,
             unprotected=_SERVER_SEES,
-            caveats=(_COLLUSION, _COMPUTATIONAL, *([_INVITATIONS] if self.name == "ST_u" else [])),
+            caveats=(
+                _COLLUSION,
+                _HELD_BACK,
+                *([_FALSE_SHARES] if self.noisy else []),
+                _COMPUTATIONAL,
+                *([_INVITATIONS] if self.name == "ST_u" else []),
+            ),
             trust="nobody" if self.name == "ST_u" else "server",
         )
 
