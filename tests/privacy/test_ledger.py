@@ -555,7 +555,7 @@ def test_before_anything_is_paid_the_budget_can_still_be_chosen(tmp_path: Path) 
     with pytest.raises(BudgetRefused):
         Ledger.open(path, **BUDGET).reserve(**plan(2.0))
     ledger = Ledger.open(path, budget_epsilon=3.0, composition="pld")
-    assert (ledger.budget_epsilon, ledger.budget_delta, ledger.composition) == (3.0, 1e-6, "pld")
+    assert (ledger.budget.epsilon, ledger.budget.delta, ledger.budget.composition) == (3.0, 1e-6, "pld")
     assert ledger == Ledger.open(path)
     ledger.reserve(**plan(2.0))
     with pytest.raises(InputError, match=r"budget_epsilon=3\.0, not 9"):

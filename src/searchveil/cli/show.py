@@ -211,14 +211,14 @@ def evaluation(found: "Evaluation", release: str) -> None:
 def account(spent: "Spent") -> None:
     from searchveil.privacy.rounding import at_least, at_most
 
-    budget = f"({at_least(spent.budget_epsilon)}, {at_least(spent.budget_delta)})"
-    print(f"budget  {budget}, {spent.neighbours}, {spent.composition} composition")
+    budget = f"({at_least(spent.budget.epsilon)}, {at_least(spent.budget.delta)})"
+    print(f"budget  {budget}, {spent.budget.neighbours}, {spent.budget.composition} composition")
     print(f"spent   ({at_most(spent.basic_epsilon)}, {at_most(spent.basic_delta)}) by adding up")
     if any(entry.cost.mu is not None for entry in spent.entries):
         noise = spent.gaussian
         print(f"        μ = {at_most(noise.mu)} and δ = {at_most(noise.delta)} outside, by adding up μ² and δ")
     if spent.entries:
-        best = f"({at_most(spent.best_epsilon)}, {at_most(spent.budget_delta)})"
+        best = f"({at_most(spent.best_epsilon)}, {at_most(spent.budget.delta)})"
         print(f"        {best} if all these releases had been fixed in advance")
     print(f"left    {spent.left}")
     for entry in spent.entries:

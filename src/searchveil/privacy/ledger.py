@@ -9,39 +9,24 @@ import hmac
 import json
 import os
 import sqlite3
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
-from fractions import Fraction
-from math import inf, isfinite, sqrt
+from math import inf, isfinite
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, get_args
+from typing import TYPE_CHECKING, Any, Literal
 
-from searchveil.errors import Blank, BudgetRefused, InputError, SearchveilError, setting, settings
-from searchveil.privacy.composition import Composition, Cost, GaussianCost, basic, decimal, gaussian, not_below, optimal
-from searchveil.privacy.gaussian import sigma_for
-from searchveil.privacy.guarantee import Guarantee, Neighbours, Notion
-from searchveil.privacy.ledger_file import ANOTHER_FILE, account_row, create_file, open_file, read_account, seal_of
-from searchveil.privacy.rounding import at_least, at_most
+from searchveil.errors import Blank, InputError, setting, settings
+from searchveil.privacy.budget import ANOTHER_FILE, COMPOSITION_IN_WORDS, COUNTED_AS, Budget, Foreseen, check, named
+from searchveil.privacy.composition import Composition, GaussianCost, basic, gaussian, not_below, optimal
+from searchveil.privacy.guarantee import Guarantee, Neighbours
+from searchveil.privacy.ledger_file import account_row, create_file, open_file, read_account, seal_of
 
 if TYPE_CHECKING:
     from searchveil.log import SearchLog
 
 Status = Literal["reserved", "written"]
-
-COMPOSITION_IN_WORDS: dict[Composition, str] = {
-    "basic": "the sums of ε and δ; valid even when a later release is chosen after looking at the earlier ones",
-    "gaussian": "the sums of μ² and of the δ outside, each with half of the budget's δ; valid even when a later "
-    "release is chosen after looking at the earlier ones",
-    "pld": "the optimal composition of (ε,δ) pairs; valid only if the list of releases, with every ε and δ, was fixed "
-    "before the first one was seen",
-}
-COUNTED_AS: dict[Notion, str] = {
-    "approximate": "(ε,δ)-differential privacy",
-    "probabilistic": "(ε,δ)-differential privacy, which the probabilistic notion implies",
-    "indistinguishable": "(ε,δ)-differential privacy, of which indistinguishability is another name",
-}
 
 
 @dataclass(frozen=True)
@@ -65,7 +50,7 @@ class Entry:
 
     @property
     def cost(self) -> Guarantee:
-        unit, neighbours = self.guarantee["unit"], self.ledger.neighbours
+        unit, neighbours = self.guarantee["unit"], self.ledger.budget.neighbours
         cost = Guarantee("approximate", self.epsilon, self.delta, "ledger", unit=unit, neighbours=neighbours)
         if self.guarantee.get("mu") is None or self.guarantee["neighbours"] != neighbours:
             return cost
@@ -87,45 +72,40 @@ class Spent:
     """The state of an account. The sums `basic_epsilon` and `basic_delta` hold however the releases were chosen."""
 
     entries: tuple[Entry, ...]
-    basic_epsilon: float
-    basic_delta: float
-    budget_epsilon: float
-    budget_delta: float
-    neighbours: Neighbours
-    composition: Composition
+    budget: Budget
+
+    @property
+    def _costs(self) -> list[Guarantee]:
+        return [entry.cost for entry in self.entries]
+
+    @property
+    def basic_epsilon(self) -> float:
+        return not_below(basic(self._costs).epsilon)
+
+    @property
+    def basic_delta(self) -> float:
+        return not_below(basic(self._costs).delta)
 
     @property
     def best_epsilon(self) -> float:
         """The smallest ε known to hold at the budget's δ, if the list of releases was fixed in advance."""
-        return optimal([entry.cost for entry in self.entries], self.budget_delta)
+        return optimal(self._costs, self.budget.delta)
 
     @property
     def gaussian(self) -> GaussianCost:
         """μ and the δ outside of it; releases without a μ of their own are given one."""
-        return gaussian(entry.cost for entry in self.entries)
+        return gaussian(self._costs)
 
     @property
     def left(self) -> str:
         """What the next release may cost, rounded down; by the rule of this account."""
-        if self.composition == "gaussian":
-            mu, delta = _gaussian_left(self.budget_epsilon, self.budget_delta, self.gaussian)
-            return f"μ ≤ {at_least(mu, 5)}, δ outside ≤ {at_least(delta)}"
-        spent = basic(entry.cost for entry in self.entries)
-        epsilon, delta = decimal(self.budget_epsilon) - spent.epsilon, decimal(self.budget_delta) - spent.delta
-        left = _pair(Cost(max(Fraction(0), epsilon), max(Fraction(0), delta)), at_least, "≤")
-        return f"{left}, and more as far as the optimal composition admits" if self.composition == "pld" else left
+        return self.budget.left(self._costs)
 
     def to_json(self) -> dict[str, Any]:
         best, noise = self.best_epsilon, self.gaussian
-        at_budget = noise.epsilon_at(self.budget_delta)
+        at_budget = noise.epsilon_at(self.budget.delta)
         return {
-            "budget": {
-                "epsilon": self.budget_epsilon,
-                "delta": self.budget_delta,
-                "neighbours": self.neighbours,
-                "composition": self.composition,
-                "rule": COMPOSITION_IN_WORDS[self.composition],
-            },
+            "budget": self.budget.to_json(),
             "left": self.left,
             "spent": {
                 "basic": {
@@ -137,25 +117,17 @@ class Spent:
                     "mu": noise.mu,
                     "mu_delta": not_below(noise.delta),
                     "epsilon": at_budget if isfinite(at_budget) else None,
-                    "delta": self.budget_delta,
+                    "delta": self.budget.delta,
                     "rule": "μ² and the δ outside add up; ε is what they come to at this δ",
                 },
                 "best": {
                     "epsilon": best if isfinite(best) else None,
-                    "delta": self.budget_delta,
+                    "delta": self.budget.delta,
                     "rule": COMPOSITION_IN_WORDS["pld"],
                 },
             },
             "entries": [entry.to_json() for entry in self.entries],
         }
-
-
-@dataclass(frozen=True)
-class Foreseen:
-    """The sums of an account after a release that is only planned; `refusal` says why it would not be paid."""
-
-    total: Cost
-    refusal: SearchveilError | None = None
 
 
 @dataclass(frozen=True)
@@ -169,10 +141,7 @@ class Ledger:
     """
 
     path: Path
-    budget_epsilon: float
-    budget_delta: float
-    neighbours: Neighbours
-    composition: Composition
+    budget: Budget
     key: str = field(repr=False)
     seal: str = field(repr=False)
     same_log: bool = False  # the owner's word that the log is the account's, although its rows have changed
@@ -194,9 +163,11 @@ class Ledger:
         released is the log that this account is about, although its rows have changed since: it grew, or was corrected.
         """
         path = Path(path)
-        _check_budget(budget_epsilon, budget_delta)
-        _check_word("neighbours", neighbours, get_args(Neighbours))
-        _check_word("composition", composition, get_args(Composition))
+        numbers = {"epsilon": budget_epsilon, "delta": budget_delta}
+        given: dict[str, Any] = {name: float(number) for name, number in numbers.items() if number is not None}
+        words = {"neighbours": neighbours, "composition": composition}
+        given |= {name: word for name, word in words.items() if word is not None}
+        check(given)
         if not path.parent.is_dir():
             instead = "make it or " + ANOTHER_FILE
             raise InputError(f"ledger {path}: there is no folder {path.parent}", parameter="ledger", instead=instead)
@@ -209,39 +180,24 @@ class Ledger:
                     + settings({"budget_epsilon": 1, "budget_delta": 1e-6}),
                     parameter="budget_epsilon",
                 )
-            _check_gaussian(budget_delta, composition)
-            create_file(path, budget_epsilon, budget_delta, neighbours or "add-remove", composition or "basic")
+            create_file(path, Budget(**given))
         with open_file(path, f"ledger {path} cannot be used") as file:
             ledger = cls(path, *read_account(file, path), same_log)
             paid = bool(ledger._entries(file))
         if not paid:
-            return ledger._with_budget(budget_epsilon, budget_delta, neighbours, composition)
-        ledger._check_same(budget_epsilon, budget_delta, neighbours, composition)
+            return ledger._with_budget(replace(ledger.budget, **given))
+        ledger._check_same(given)
         return ledger
 
-    def _with_budget(
-        self, epsilon: float | None, delta: float | None, neighbours: Neighbours | None, composition: Composition | None
-    ) -> "Ledger":
+    def _with_budget(self, budget: Budget) -> "Ledger":
         """As long as nothing was paid, a budget can still be chosen: the release that it was made for was refused."""
-        chosen = replace(
-            self,
-            budget_epsilon=self.budget_epsilon if epsilon is None else float(epsilon),
-            budget_delta=self.budget_delta if delta is None else float(delta),
-            neighbours=neighbours or self.neighbours,
-            composition=composition or self.composition,
-        )
-        _check_gaussian(chosen.budget_delta, chosen.composition)
-        if chosen == self:
+        if budget == self.budget:
             return self
-        row = account_row(*chosen._budget, self.key)
+        row = account_row(budget, self.key)
         with self._transaction("its budget could not be set") as file:
             names = ", ".join(f"{name} = :{name}" for name in row)
             file.execute(f"UPDATE account SET {names}", row)
-        return replace(chosen, seal=row["seal"])
-
-    @property
-    def _budget(self) -> tuple[float, float, Neighbours, Composition]:
-        return self.budget_epsilon, self.budget_delta, self.neighbours, self.composition
+        return replace(self, budget=budget, seal=row["seal"])
 
     def reserve(
         self,
@@ -257,7 +213,7 @@ class Ledger:
         The method, the item and the parameters say what was paid for. With its log, also refuse if this account is
         about another one.
         """
-        cost = self._cost(guarantee)
+        cost = self.budget.cost_of(guarantee)
         fingerprint = None if log is None else self._fingerprint(log)
         row = {
             "time": datetime.now(UTC).isoformat(timespec="seconds"),
@@ -273,11 +229,10 @@ class Ledger:
         }
         with self._transaction("nothing was released, because that could not be recorded") as file:
             entries = self._entries(file)
-            self._check_unit(guarantee, entries)
+            paid = [entry.cost for entry in entries]
+            self.budget.check_unit(cost, paid)
             self._check_log(fingerprint, entries)
-            counted = [entry.cost for entry in entries]
-            if not self._fits([*counted, cost]):
-                raise self._refusal(cost, counted)
+            self.budget.check_fits(cost, paid)
             row["seal"] = seal_of(entries[-1].seal if entries else self.seal, row)
             marks = ", ".join(f":{name}" for name in row)
             number = file.execute(f"INSERT INTO entry ({', '.join(row)}) VALUES ({marks})", row).lastrowid
@@ -287,76 +242,11 @@ class Ledger:
         """What an account would come to that paid these one after the other, up to the first refused. Pays nothing."""
         with open_file(self.path, f"ledger {self.path} cannot be read") as file:
             entries = self._entries(file)
-        counted = [entry.cost for entry in entries]
-        found: list[Foreseen] = []
-        for guarantee in guarantees:
-            try:
-                cost = self._cost(guarantee)
-                self._check_unit(guarantee, entries)
-                if not self._fits([*counted, cost]):
-                    raise self._refusal(cost, counted)
-            except SearchveilError as refusal:
-                return [*found, Foreseen(basic(counted), refusal)]
-            counted.append(cost)
-            found.append(Foreseen(basic(counted)))
-        return found
+        return self.budget.foresee(guarantees, [entry.cost for entry in entries])
 
     def spent(self) -> Spent:
         with open_file(self.path, f"ledger {self.path} cannot be read") as file:
-            entries = self._entries(file)
-        total = basic(entry.cost for entry in entries)
-        return Spent(
-            entries=tuple(entries),
-            basic_epsilon=not_below(total.epsilon),
-            basic_delta=not_below(total.delta),
-            budget_epsilon=self.budget_epsilon,
-            budget_delta=self.budget_delta,
-            neighbours=self.neighbours,
-            composition=self.composition,
-        )
-
-    def _cost(self, guarantee: Guarantee) -> Guarantee:
-        """The guarantee as this ledger counts it: (ε,δ)-differential privacy under the ledger's neighbours."""
-        if not guarantee.is_private:
-            raise BudgetRefused(
-                "budget refused: a release without differential privacy has no finite cost",
-                parameter="ledger",
-                instead="leave out " + setting("ledger"),
-            )
-        if guarantee.neighbours == "replace-one" and self.neighbours == "add-remove":
-            other = {} if guarantee.notion == "approximate" else {"notion": "approximate"}
-            raise InputError(
-                f"ledger {self.path} counts add-remove, which a replace-one promise does not imply: release with "
-                + settings({**other, "neighbours": "add-remove"})
-                + ", or open another ledger with "
-                + setting("neighbours", "replace-one", of="ledger"),
-                parameter="neighbours",
-                value=guarantee.neighbours,
-            )
-        # The notion changes first: group privacy, which converts the neighbours, is about differential privacy itself.
-        counted = replace(guarantee, notion="approximate").under(self.neighbours)
-        if not counted.is_private:
-            raise BudgetRefused(
-                f"budget refused: counted as {self.neighbours}, the release has δ = 1, which promises nothing; lower "
-                "its "
-                + setting("epsilon")
-                + " or "
-                + setting("delta")
-                + ", or release with "
-                + setting("neighbours", "replace-one")
-            )
-        if counted.neighbours == guarantee.neighbours:
-            return counted
-        return replace(counted, delta=min(1.0, counted.delta * (1 + 1e-15)))  # outwards: `under` rounds to nearest
-
-    def _check_unit(self, guarantee: Guarantee, entries: list[Entry]) -> None:
-        if entries and entries[0].guarantee["unit"] != guarantee.unit:
-            raise InputError(
-                f"ledger {self.path} counts per {entries[0].guarantee['unit']} and the release promises per "
-                f"{guarantee.unit}: the two do not add up",
-                parameter="ledger",
-                instead=ANOTHER_FILE,
-            )
+            return Spent(tuple(self._entries(file)), self.budget)
 
     def _check_log(self, fingerprint: str | None, entries: list[Entry]) -> None:
         known = {entry.log for entry in entries if entry.log is not None}
@@ -379,66 +269,10 @@ class Ledger:
         seen = json.dumps(_characteristics(log), ensure_ascii=False)
         return hmac.new(bytes.fromhex(self.key), seen.encode(errors="surrogatepass"), hashlib.sha256).hexdigest()
 
-    def _fits(self, counted: list[Guarantee]) -> bool:
-        total = basic(counted)
-        added = total.epsilon <= decimal(self.budget_epsilon) and total.delta <= decimal(self.budget_delta)
-        if self.composition == "gaussian":
-            # Only a first release may go by its (ε,δ): which rule holds is then settled before anything was seen.
-            return (added and len(counted) == 1) or self._fits_gaussian(gaussian(counted))
-        if added:
-            return True
-        return self.composition == "pld" and optimal(counted, self.budget_delta) <= self.budget_epsilon
-
-    def _fits_gaussian(self, total: GaussianCost) -> bool:
-        """Two limits that are fixed with the budget; one that grew at the cost of the other would prove nothing."""
-        half = decimal(self.budget_delta) / 2
-        return total.delta <= half and total.delta_at(self.budget_epsilon) <= half
-
-    def _refusal(self, cost: Guarantee, counted: list[Guarantee]) -> BudgetRefused:
-        if self.composition == "gaussian":
-            return self._gaussian_refusal(gaussian([cost]), gaussian(counted), len(counted))
-        budget, spent = Cost(decimal(self.budget_epsilon), decimal(self.budget_delta)), basic(counted)
-        if self.composition == "basic":
-            fits = _pair(Cost(budget.epsilon - spent.epsilon, budget.delta - spent.delta), at_least, "≤")
-        else:
-            fits = f"ε ≤ {at_least(self._largest_epsilon(cost, counted))} at the δ asked"
-        releases = f"{len(counted)} release" + "s" * (len(counted) != 1)
-        return BudgetRefused(
-            f"budget refused: asked {_pair(basic([cost]), at_most)}; already spent {_pair(spent, at_most)} "
-            f"in {releases}; budget {_pair(budget, at_least)}; still fits: {fits}"
-        )
-
-    def _gaussian_refusal(self, cost: GaussianCost, spent: GaussianCost, releases: int) -> BudgetRefused:
-        half = decimal(self.budget_delta) / 2
-        most = 1 / sigma_for(self.budget_epsilon, float(half))
-        left, left_outside = _gaussian_left(self.budget_epsilon, self.budget_delta, spent)
-        times = f"{releases} release" + "s" * (releases != 1)
-        return BudgetRefused(
-            f"budget refused: asked μ = {at_most(cost.mu)}, δ outside = {at_most(cost.delta)}; already spent "
-            f"μ = {at_most(spent.mu)}, δ outside = {at_most(spent.delta)} in {times}; "
-            f"budget μ = {at_least(most)}, δ outside = {at_least(half)}; still fits: μ ≤ {at_least(left, 5)}, "
-            f"δ outside ≤ {at_least(left_outside)}"
-        )
-
-    def _largest_epsilon(self, cost: Guarantee, counted: list[Guarantee]) -> Fraction:
-        """By bisection, to six digits: how large an ε the optimal composition would still admit at the δ asked."""
-        low, high = 0.0, self.budget_epsilon
-        for _ in range(20):
-            middle = (low + high) / 2
-            low, high = (middle, high) if self._fits([*counted, replace(cost, epsilon=middle)]) else (low, middle)
-        return decimal(low)
-
-    def _check_same(
-        self, epsilon: float | None, delta: float | None, neighbours: Neighbours | None, composition: Composition | None
-    ) -> None:
-        has: dict[str, Any] = {
-            "budget_epsilon": self.budget_epsilon,
-            "budget_delta": self.budget_delta,
-            "neighbours": self.neighbours,
-            "composition": self.composition,
-        }
-        for (name, mine), asked in zip(has.items(), (epsilon, delta, neighbours, composition), strict=True):
-            if asked is not None and asked != mine:
+    def _check_same(self, given: Mapping[str, Any]) -> None:
+        for part, asked in given.items():
+            name, mine = named(part), getattr(self.budget, part)
+            if asked != mine:
                 raise InputError(
                     f"ledger {self.path} was opened with "
                     + setting(name, mine, of="ledger")
@@ -484,7 +318,7 @@ class Ledger:
         """Alone in the file from the first read to the commit, so that no two processes see the same room for both."""
         with open_file(self.path, f"ledger {self.path}: {otherwise}") as file:
             file.execute("BEGIN IMMEDIATE")
-            if read_account(file, self.path) != (*self._budget, self.key, self.seal):
+            if read_account(file, self.path) != (self.budget, self.key, self.seal):
                 raise InputError(f"ledger {self.path} was replaced by another one meanwhile; run the command again")
             yield file
             file.execute("COMMIT")
@@ -508,35 +342,3 @@ def _characteristics(log: "SearchLog") -> dict[str, str]:
         )
     )
     return {name: str(value) for name, value in found.to_pylist()[0].items()}
-
-
-def _check_word(name: str, word: str | None, known: tuple[str, ...]) -> None:
-    if word is not None and word not in known:
-        said = setting(name, word, of="ledger") + f": there are {', '.join(known)}"
-        raise InputError(said, parameter=name, value=word)
-
-
-def _check_budget(epsilon: float | None, delta: float | None) -> None:
-    if epsilon is not None and not 0 < epsilon < inf:
-        said = setting("budget_epsilon") + f" must be a positive number, not {epsilon}"
-        raise InputError(said, parameter="budget_epsilon", value=epsilon)
-    if delta is not None and not 0 <= delta < 1:
-        said = setting("budget_delta") + f" must be at least 0 and below 1, not {delta}"
-        raise InputError(said, parameter="budget_delta", value=delta)
-
-
-def _check_gaussian(delta: float, composition: Composition | None) -> None:
-    if composition == "gaussian" and not delta:
-        said = setting("composition", composition, of="ledger") + " needs a " + setting("budget_delta") + " above 0"
-        raise InputError(said, parameter="budget_delta", value=delta, instead="try 1e-6")
-
-
-def _gaussian_left(budget_epsilon: float, budget_delta: float, spent: GaussianCost) -> tuple[float, Fraction]:
-    """The μ and the δ outside that still fit, each under its own half of the budget's δ."""
-    half = decimal(budget_delta) / 2
-    most = 1 / sigma_for(budget_epsilon, float(half))
-    return sqrt(max(0.0, most**2 - float(spent.squared_mu))), max(Fraction(0), half - spent.delta)
-
-
-def _pair(cost: Cost, rounded: Callable[[Fraction], str], relation: str = "=") -> str:
-    return f"ε {relation} {rounded(cost.epsilon)}, δ {relation} {rounded(cost.delta)}"

@@ -11,12 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from searchveil.errors import InputError, setting
-from searchveil.privacy.composition import Composition
-from searchveil.privacy.guarantee import Neighbours
+from searchveil.privacy.budget import ANOTHER_FILE, Budget
 
 APPLICATION_ID = 0x5645494C  # "VEIL": tells a ledger from any other SQLite file
 SCHEMA_VERSION = 2
-ANOTHER_FILE = "name another " + setting("ledger") + " file"
 BUSY_SECONDS = 60  # how long to wait for another process that is reserving
 
 # ε and δ are kept as text, because they are decimals. The triggers guard against a slip of the hand; the seals, each
@@ -81,10 +79,10 @@ def _reason(error: sqlite3.Error) -> str:
     return f"damaged, or not a ledger ({said}); restore it from a backup, for a new one would forget what was spent"
 
 
-def create_file(path: Path, epsilon: float, delta: float, neighbours: Neighbours, composition: Composition) -> None:
+def create_file(path: Path, budget: Budget) -> None:
     """Completed under another name and linked to its own: no other process ever sees half of it, or an empty file."""
     partial = path.with_name(f".{path.name}.{secrets.token_hex(4)}.partial")
-    row = account_row(epsilon, delta, neighbours, composition, secrets.token_hex(32))
+    row = account_row(budget, secrets.token_hex(32))
     try:
         os.close(os.open(partial, os.O_RDWR | os.O_CREAT | os.O_EXCL, 0o600))
         with closing(sqlite3.connect(partial, isolation_level=None)) as file:
@@ -113,14 +111,12 @@ def create_file(path: Path, epsilon: float, delta: float, neighbours: Neighbours
             partial.unlink()
 
 
-def account_row(
-    epsilon: float, delta: float, neighbours: Neighbours, composition: Composition, key: str
-) -> dict[str, str]:
+def account_row(budget: Budget, key: str) -> dict[str, str]:
     row = {
-        "budget_epsilon": repr(float(epsilon)),
-        "budget_delta": repr(float(delta)),
-        "neighbours": neighbours,
-        "composition": composition,
+        "budget_epsilon": repr(float(budget.epsilon)),
+        "budget_delta": repr(float(budget.delta)),
+        "neighbours": budget.neighbours,
+        "composition": budget.composition,
         "key": key,
     }
     return row | {"seal": seal_of("", row)}
@@ -132,7 +128,7 @@ def seal_of(before: str, row: Mapping[str, Any]) -> str:
     return hashlib.sha256(f"{before} {json.dumps(fixed, sort_keys=True, default=str)}".encode()).hexdigest()
 
 
-def read_account(file: sqlite3.Connection, path: Path) -> tuple[float, float, Neighbours, Composition, str, str]:
+def read_account(file: sqlite3.Connection, path: Path) -> tuple[Budget, str, str]:
     if file.execute("PRAGMA application_id").fetchone()[0] != APPLICATION_ID:
         raise InputError(f"{path} is not a searchveil ledger", parameter="ledger", instead=ANOTHER_FILE)
     if file.execute("PRAGMA user_version").fetchone()[0] != SCHEMA_VERSION:
@@ -145,4 +141,4 @@ def read_account(file: sqlite3.Connection, path: Path) -> tuple[float, float, Ne
     if len(rows) != 1 or rows[0]["seal"] != seal_of("", rows[0]):
         raise sqlite3.DatabaseError("malformed budget")
     epsilon, delta, neighbours, composition, key, seal = rows[0].values()
-    return float(epsilon), float(delta), neighbours, composition, key, seal
+    return Budget(float(epsilon), float(delta), neighbours, composition), key, seal

@@ -6,8 +6,9 @@ from functools import cached_property
 from pathlib import Path
 
 from searchveil.errors import InputError, as_option
+from searchveil.privacy.budget import Foreseen
 from searchveil.privacy.guarantee import Guarantee
-from searchveil.privacy.ledger import Foreseen, Ledger, Spent
+from searchveil.privacy.ledger import Ledger, Spent
 from searchveil.publish.mechanism import Mechanism
 from searchveil.scratch import Scratch
 from searchveil.studio import commands, jobs

@@ -280,4 +280,4 @@ def _planned(texts: Mapping[str, str], spent: Spent) -> list[Guarantee]:
         raise InputError(f"a series has 1 to {MOST_PLANNED:,} releases", parameter="times", value=times)
     unit = spent.entries[0].guarantee["unit"] if spent.entries else "user"
     epsilon, delta = amounts["epsilon"], amounts["delta"]
-    return [Guarantee("approximate", epsilon, delta, "ledger", unit=unit, neighbours=spent.neighbours)] * times
+    return [Guarantee("approximate", epsilon, delta, "ledger", unit=unit, neighbours=spent.budget.neighbours)] * times
