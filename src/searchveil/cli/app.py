@@ -2,7 +2,7 @@
 
 from dataclasses import asdict, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -16,7 +16,6 @@ from searchveil.errors import InputError
 
 if TYPE_CHECKING:
     from searchveil.log import SearchLog
-    from searchveil.privacy.calibrate import Assumption
     from searchveil.publish.mechanism import Mechanism
 
 app = typer.Typer(
@@ -150,7 +149,7 @@ def plan(
     json: Json = False,
 ) -> None:
     """Say what a release would guarantee and publish. Touches no budget and publishes nothing."""
-    from searchveil.cli import show
+    from searchveil.cli import planning, show
     from searchveil.log.summary import WARNING
 
     if log and users is not None:
@@ -158,7 +157,7 @@ def plan(
     assumption = how.assumption(users)
     opened: SearchLog | None
     if how.wanted:
-        opened, how.given["delta"] = _smallest_delta(how, reading, log)
+        opened, how.given["delta"] = planning.smallest_delta(how, reading, log)
         mechanism = how.build(assumption)
     else:
         mechanism = how.build(assumption)  # before a log is read: a wrong option should be told at once
@@ -168,59 +167,14 @@ def plan(
         show.problems(opened)
         opened.engine.close()
     warning = {"warning": WARNING} if opened is not None and planned.figures else {}
-    beside = warning | _forecast(mechanism, how, assumption)
+    beside = warning | planning.beside(mechanism, how, assumption)
     if json:
         show.print_json(planned.to_json() | beside)
         return
     show.plan(planned)
     if how.wanted:
         print(f"To release so much, type: --sampler {how.given['sampler']} --delta {how.given['delta']}")
-    show.beside_plan(beside, assumed=how.extras.get("assume"))
-
-
-def _typed(mechanism: "Mechanism") -> str:
-    """What differs from the usual of its method, as options."""
-    guided = getattr(mechanism, "guide_share", None) != 0
-    return f"--method {mechanism.method}" + ("" if guided else " --guide-share 0")
-
-
-def _smallest_delta(how: MethodOptions, reading: LogOptions, log: list[str] | None) -> "tuple[SearchLog, float]":
-    """The log, and the smallest δ of sampling that gives what is wanted of it."""
-    from searchveil.cli import show
-    from searchveil.publish.sampling import Sampling, smallest_exposure
-
-    how.given.setdefault("sampler", "poisson")
-    if not log or "delta" in how.given or how.given["sampler"] == "individual":
-        raise InputError(
-            "--wanted-size and --wanted-recall look for δ of poisson or multinomial sampling: give a log, no --delta"
-        )
-    fixed = [name for name in ("epsilon", "objective", "solver") if name in how.given]
-    if fixed:
-        raise InputError(f"the smallest δ for a wanted output does not depend on --{fixed[0]}; leave it out")
-    any_delta = replace(how, given=how.given | {"delta": Sampling.example["delta"]})
-    mechanism = any_delta.build(None)  # before a log is read, as above
-    assert isinstance(mechanism, Sampling)
-    free = {name: getattr(mechanism, name) for name in ("sampler", "support", "seconds") if name in how.given}
-    opened = reading.read(log)
-    with show.steps() as step:
-        size, recall = how.wanted.get("wanted_size"), how.wanted.get("wanted_recall")
-        found = smallest_exposure(opened, size=size, recall=recall, progress=step, **free)
-    return opened, found.delta
-
-
-def _forecast(mechanism: "Mechanism", how: MethodOptions, assumption: "Assumption | None") -> dict[str, Any]:
-    """What can be said without a log: recommended settings, needed users, expected rows."""
-    from searchveil.publish.expected import forecast
-    from searchveil.publish.safelog_click import SafeLogClick
-
-    found: dict[str, Any] = {}
-    if how.extras.get("recommend"):
-        assert isinstance(mechanism, SafeLogClick)  # no other method has the option
-        found["recommended"] = mechanism.recommend()
-    found |= forecast(mechanism, assumption)
-    if other := found.get("instead"):
-        found["instead"] = {"method": str(other[0]), "type": _typed(other[0]), "expected_rows": other[1]}
-    return found
+    planning.print_beside(beside, assumed=how.extras.get("assume"))
 
 
 @method_command(
@@ -406,7 +360,7 @@ def evaluate(
         if opened is not None:
             show.problems(opened)
     if result.doubt is not None:
-        typer.echo(f"searchveil: {result.doubt}", err=True)
+        show.remark(result.doubt)
     if json:
         found = result.to_json()
         for of_the_page in ("charts", "headline"):  # long lists, and examples of private texts
@@ -434,8 +388,7 @@ def sweep(
     folder = f"{Path(experiment).stem}-results" if out is None else out
     with show.bar("cells") as done:
         found = run(asked, folder, workers=workers, done=done)
-    for problem in found.problems:
-        typer.echo(f"searchveil: left out {problem}", err=True)
+    show.problems(found)
     failed = {failure.cell.called: failure.reason for failure in found.failures}
     if json:
         record = {"results": str(found.results), "charts": [str(chart) for chart in found.charts]}

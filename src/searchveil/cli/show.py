@@ -13,6 +13,7 @@ if TYPE_CHECKING:
 
     from searchveil.crowd.jobs import Job
     from searchveil.lab.evaluate import Evaluation
+    from searchveil.lab.sweep import Swept
     from searchveil.log import SearchLog
     from searchveil.privacy.ledger import Spent
     from searchveil.publish.plan import Plan
@@ -126,14 +127,18 @@ def job(made: "Job") -> None:
         print(f"  {text}")
 
 
+def remark(text: str) -> None:
+    _tell(f"searchveil: {text}")
+
+
 def warning(text: str) -> None:
-    _tell(f"searchveil: warning: {text}")
+    remark(f"warning: {text}")
 
 
-def problems(log: "SearchLog") -> None:
+def problems(read: "SearchLog | Swept") -> None:
     """Rows that could not be read are told to the publisher, never published."""
-    for problem in log.problems:
-        _tell(f"searchveil: left out {problem}")
+    for problem in read.problems:
+        remark(f"left out {problem}")
 
 
 def summary(figures: Mapping[str, Any]) -> None:
@@ -162,26 +167,6 @@ def plan(plan: "Plan") -> None:
         print(f"The paper claims for these parameters: {claims} (docs/errata.md says when that holds).")
     for caveat in plan.guarantee.caveats if plan.guarantee.is_private else ():
         print(f"Note: {caveat}.")
-
-
-def beside_plan(beside: Mapping[str, Any], assumed: str | None) -> None:
-    """What was asked for beside the plan itself."""
-    if "warning" in beside:
-        _tell(f"searchveil: {beside['warning']}")
-    for whose, settings in beside.get("recommended", {}).items():
-        named = {"above" if name == "threshold" else name: value for name, value in settings.items()}  # as the option
-        told = ", ".join(f"{name.replace('_', ' ')} {value:.4g}" for name, value in named.items())
-        print(f"Recommended ({whose}): {told}")
-    if "needed_users" in beside:
-        users, held = beside["needed_users"]["users"], beside["needed_users"]["held"]
-        print(
-            f"An item comes out with probability ½ if about {users:,} users hold it, of {counted(held, 'item')} each "
-            "(the others their own alone)."
-        )
-    if "expected_rows" in beside:
-        print(f"Expected to be published if {assumed}: about {counted(round(beside['expected_rows']), 'item')}.")
-    if "instead" in beside:
-        print(f"With {beside['instead']['type']}: about {beside['instead']['expected_rows']:,.0f}.")
 
 
 def evaluation(found: "Evaluation", release: str) -> None:
