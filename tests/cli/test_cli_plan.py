@@ -34,7 +34,7 @@ def test_items_are_counted_in_words(tmp_path: Path, held: str, told: str) -> Non
 
 def test_the_default_calibration(tmp_path: Path) -> None:
     planned = plan(tmp_path, *ONE, "--per-user", "2")
-    assert set(planned) == {"method", "item", "counts", "parameters", "guarantee", "needed_users"}
+    assert set(planned) == {"method", "item", "counts", "parameters", "guarantee", "noise_below", "needed_users"}
     assert planned["needed_users"] == {"users": 375, "held": 25}  # 30 of those who keep it, 2 of 25 items each
     assert (planned["method"], planned["item"]) == ("zealous", "query")
     assert planned["parameters"] == {

@@ -122,7 +122,7 @@ def test_the_same_source_gives_the_same_release_and_another_does_not(duckdb_engi
 
 def test_the_plan_has_exactly_these_fields() -> None:
     plan = json.loads(json.dumps(Zealous(1, 1e-6, per_user=2).plan().to_json(), allow_nan=False))
-    assert set(plan) == {"method", "item", "counts", "parameters", "guarantee"}
+    assert set(plan) == {"method", "item", "counts", "parameters", "guarantee", "noise_below"}
     assert (plan["method"], plan["item"], plan["counts"]) == ("zealous", "query", "users")
     assert plan["parameters"] == {"per_user": 2, "noise_scale": 2.0, "first_threshold": 1, "second_threshold": 30}
     guarantee = plan["guarantee"]

@@ -29,6 +29,7 @@ def show_release(
     from searchveil.cli import show
     from searchveil.cli.tables import as_text
     from searchveil.publish.release import Release
+    from searchveil.publish.spread import in_words
     from searchveil.publish.top import top_rows
 
     release = Release.read(folder)
@@ -38,12 +39,15 @@ def show_release(
     rows = top_rows(release.tables[name], search)
     if json:
         shown = {"rows": release.tables[name].num_rows, "found": rows.num_rows, "top": rows.slice(0, top).to_pylist()}
+        shown["noise_below"] = release.plan.settings.noise_below
         show.print_json({"table": name, **shown, "guarantee": release.guarantee.to_json()})
         return
     print(
         f"{folder}: {release.plan.item} by {release.plan.method}, {show.counted(release.tables[name].num_rows, 'row')}"
     )
     print(release.guarantee)
+    if noise := in_words(release.plan.settings.noise_below):
+        print(noise)
     if search is not None:
         print(f"{show.counted(rows.num_rows, 'row')} with '{show.printable(search)}'")
     if rows.num_rows:

@@ -152,12 +152,16 @@ def summary(figures: Mapping[str, Any]) -> None:
 
 
 def plan(plan: "Plan") -> None:
+    from searchveil.publish.spread import in_words
+
     named = {_PARAMETER_NAMES.get(name, name.replace("_", " ")): value for name, value in plan.parameters.items()}
     if plan.method == "zealous":
         named["in the paper's terms τ'"] = f"{plan.settings.selection.threshold - 1} (publish iff noisy > τ')"
     print(f"{plan.method}, item {plan.item}")
     rows(named | {name.replace("_", " "): value for name, value in plan.figures.items()})
     print(plan.guarantee)
+    if plan.settings.noise_below:
+        print(in_words(plan.settings.noise_below))
     if plan.takes is not None:
         print(plan.takes)
     if plan.advice is not None:

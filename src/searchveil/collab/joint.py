@@ -9,9 +9,10 @@ from searchveil.log.words import segmentation
 from searchveil.privacy import calibrate
 from searchveil.privacy.composition import decimal, not_below
 from searchveil.privacy.guarantee import Guarantee
-from searchveil.privacy.noise_shares import NoiseShare, Padding, joint_threshold
+from searchveil.privacy.noise_shares import NoiseShare, Padding, joint_threshold, sum_tail
 from searchveil.publish.individual import Individual, TimeUnit
 from searchveil.publish.plan import Plan, Selection, Settings, given
+from searchveil.publish.spread import smallest_below
 
 PROOF = "docs/collab.md#who-learns-what"
 ONE_PARTY = "that every user is in the log of one party alone"
@@ -29,6 +30,18 @@ class JointSettings(Settings):
     exposure_limit: float | None = None
     time_unit: TimeUnit | None = None
     selection_delta: float | None = None
+
+    @property
+    def noise_below(self) -> dict[str, int]:
+        """Of the shares of all parties together, which are more noise than is needed where some may collude."""
+        if self.sampler is not None:
+            return {}
+        scale = self.selection.noise_scale
+
+        def tail(t: int) -> float:
+            return sum_tail(scale, self.parties, self.collusion, t)[1] / 2**192
+
+        return {"data": smallest_below(tail)}
 
     def to_json(self) -> dict[str, Any]:
         return given(

@@ -9,6 +9,7 @@ from typing import Any, Generic, Literal
 from typing_extensions import TypeVar
 
 from searchveil.privacy.guarantee import Guarantee
+from searchveil.publish.spread import laplace_below
 
 Counted = Literal["users", "occurrences", "sessions"]
 
@@ -26,6 +27,11 @@ class Selection:
     first_threshold: int = 1  # items below it are dropped before the noise
     count_scale: float | None = None  # of fresh noise in the published count
     public: bool = False  # over a public domain: there is nothing for a threshold to hide
+
+    @property
+    def noise_below(self) -> int:
+        """What the noise in a published count stays below in 95 of 100 cases."""
+        return laplace_below(self.noise_scale if self.count_scale is None else self.count_scale)
 
     def switched_off(self, noise_scale: float) -> "Selection":
         """With this noise instead and without thresholds: for the control of an audit, never for a release."""
@@ -94,6 +100,12 @@ class Settings:
         """The `parameters` of the record, by the names they have there."""
         return {}
 
+    @property
+    def noise_below(self) -> dict[str, int]:
+        """By table: what the noise in a count stays below in 95 of 100 cases. Nothing of tables without noise."""
+        tables = {"data": self.selection, "clicks": self.clicks, "transitions": self.transitions}
+        return {name: chosen.noise_below for name, chosen in tables.items() if chosen is not None}
+
     def switched_off(self, noise_scale: float) -> "Settings":
         """With every selection switched off."""
         values = {one.name: getattr(self, one.name) for one in fields(self)}
@@ -108,10 +120,15 @@ class Recorded(Settings):
     """Settings as a record has them, read back from a release folder or written by hand."""
 
     values: Mapping[str, Any]
+    noise: Mapping[str, int] = field(default_factory=dict)
 
     @classmethod
-    def of(cls, values: Mapping[str, Any]) -> "Recorded":
-        return cls(values=dict(values), pool_size=values.get("pool_size"))
+    def of(cls, values: Mapping[str, Any], noise: Mapping[str, int] | None = None) -> "Recorded":
+        return cls(values=dict(values), pool_size=values.get("pool_size"), noise=noise or {})
+
+    @property
+    def noise_below(self) -> dict[str, int]:
+        return dict(self.noise)
 
     def to_json(self) -> dict[str, Any]:
         return dict(self.values)
@@ -158,7 +175,7 @@ class Plan(Generic[S]):
             "guarantee": self.guarantee.to_json(),
             **{name: _finite(value) for name, value in (*self.claims.items(), *self.figures.items())},
         }
-        return record | given(words=self.words, advice=self.advice)
+        return record | given(noise_below=self.settings.noise_below or None, words=self.words, advice=self.advice)
 
 
 def _finite(value: Any) -> Any:

@@ -17,7 +17,7 @@ from searchveil.publish.folder import TSV_ESCAPES, TSV_MISSING
 from searchveil.publish.plan import Counted, Plan, Recorded
 from searchveil.publish.release import Record, Release
 
-OF_THE_PLAN = ("method", "item", "counts", "parameters", "guarantee", "words", "advice")
+OF_THE_PLAN = ("method", "item", "counts", "parameters", "guarantee", "noise_below", "words", "advice")
 OF_THE_FOLDER = ("searchveil", "date", "files", "documents", "proof")
 ANEW = "make the folder anew with searchveil release"
 
@@ -88,11 +88,14 @@ def _plan(written: Mapping[str, Any]) -> Plan[Recorded]:
         raise InputError(f"counts are of '{counts}', which is none of {', '.join(get_args(Counted))}")
     if not isinstance(written["parameters"], Mapping):
         raise InputError("its parameters have no names")
+    noise = written.get("noise_below", {})  # which older records do not tell
+    if not isinstance(noise, dict) or not all(type(below) is int for below in noise.values()):
+        raise InputError("its noise_below has no numbers")
     beside = {name: value for name, value in written.items() if name not in (*OF_THE_PLAN, *OF_THE_FOLDER)}
     return Plan(
         str(written["method"]),
         str(written["item"]),
-        Recorded.of(written["parameters"]),
+        Recorded.of(written["parameters"], noise),
         Guarantee.from_json(written["guarantee"]),
         figures=beside,  # with what a paper claims: a record does not tell the two apart
         advice=written.get("advice"),

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from fractions import Fraction
 from functools import cached_property
+from math import ceil
 from typing import Annotated, Any, ClassVar, Literal
 
 import numpy as np
@@ -31,6 +32,7 @@ from searchveil.publish.plan import Plan, Settings, VoteSelection, given
 from searchveil.publish.rounds import MOST_ITEMS, Holdings, Named
 from searchveil.publish.rounds_in_engine import HeldInEngine
 from searchveil.publish.rounds_in_memory import HeldInMemory
+from searchveil.publish.spread import laplace_below
 from searchveil.publish.weighted import in_order
 
 Counts = Literal["users", "none"]
@@ -46,6 +48,11 @@ class VotesSettings(Settings):
     count_share: float
     counted_items: int | None
     guide_share: float
+
+    @property
+    def noise_below(self) -> dict[str, int]:
+        scale = self.votes.count_scale  # of the integers that are added up; half a count more by rounding
+        return {} if scale is None else {"data": ceil(laplace_below(scale) / COUNT_UNIT + 0.5)}
 
     def to_json(self) -> dict[str, Any]:
         return given(

@@ -39,6 +39,7 @@ from searchveil.publish.priorities import ONE, Policy, policy_named
 from searchveil.publish.rounds import MOST_ITEMS, UNIT
 from searchveil.publish.rounds_in_engine import HeldInEngine
 from searchveil.publish.rounds_in_memory import HeldInMemory
+from searchveil.publish.spread import gaussian_below
 
 Counts = Literal["users", "searches", "score", "none"]
 
@@ -49,6 +50,7 @@ SEARCHES_OF_AN_ITEM = 10  # more searches of one user for one item count as so m
 COUNT_UNIT = 1 << 12  # a count of one, in the integers that are added up
 SQUARED_COUNTS = COUNTED_ITEMS * COUNT_UNIT * COUNT_UNIT
 SQUARED_SEARCHES = COUNTED_SEARCHES * COUNT_UNIT * COUNT_UNIT
+SQUARED: Mapping[Counts, int] = {"users": SQUARED_COUNTS, "searches": SQUARED_SEARCHES}
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -57,7 +59,12 @@ class WeightedSettings(Settings):
     rounds: int
     counts: Counts
     count_share: float
+    count_deviation: float | None  # of the noise in a count
     policy: str
+
+    @property
+    def noise_below(self) -> dict[str, int]:
+        return {} if self.count_deviation is None else {"data": gaussian_below(self.count_deviation)}
 
     def to_json(self) -> dict[str, Any]:
         return given(
@@ -140,6 +147,7 @@ class Weighted(Mechanism[WeightedSettings]):
             rounds=calibration.policy.rounds,
             counts=self.counts,
             count_share=self.count_share,
+            count_deviation=calibration.count_deviation(self.counts, self.neighbours),
             policy=self.policy,
             pool_size=None if self.pool is None else self.pool.size,
         )
@@ -218,6 +226,13 @@ class Calibration:
         """How likely an item that one user alone holds is named, on either of two neighbouring logs: at most."""
         hers = most_likely(self.crossing, self.mu)
         return hers if neighbours == "add-remove" else min(1.0, (hers + self.crossing) * (1 + 1e-15))
+
+    def count_deviation(self, counts: Counts, neighbours: Neighbours) -> float | None:
+        """Of the noise in a count, where counts are measured."""
+        if counts not in SQUARED:
+            return None
+        account = GaussianAccount(self.account_sigma, neighbours)
+        return sqrt(float(account.variance(SQUARED[counts], 1 - self.set_share))) / COUNT_UNIT
 
     def with_numbers(self, sigma: float, threshold: float) -> "Calibration":
         """The same with the noise and the threshold of a plan, which are usually its own."""

@@ -46,7 +46,7 @@ def croissant(release: Description) -> dict[str, Any]:
             "Made from search histories, which are personal and may be sensitive.",
             str(guarantee),
         ],
-        "rai:dataLimitations": [release.selection, *guarantee.caveats],
+        "rai:dataLimitations": [*filter(None, (release.noise, release.selection)), *guarantee.caveats],
         "rai:dataBiases": [release.selection],
         "rai:dataManipulationProtocol": _how_it_was_made(release),
         "distribution": [_file(file) for file in release.files],

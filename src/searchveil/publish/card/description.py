@@ -9,6 +9,7 @@ import pyarrow as pa
 
 from searchveil.publish.card.proof import FILE
 from searchveil.publish.plan import Plan, Settings
+from searchveil.publish.spread import in_words
 
 TO_FILL_IN = "to be filled in by the publisher"
 EXACTLY = Context(prec=40, traps=[])  # far more digits than are printed, and infinity where there is no number
@@ -54,6 +55,12 @@ class Description:
         return "-".join("".join(letter if letter.isalnum() else " " for letter in words).split())
 
     @property
+    def noise(self) -> str:
+        """How noisy the counts are, of the tables that are in the folder."""
+        tables = {file.table for file in self.files}
+        return in_words({name: below for name, below in self.plan.settings.noise_below.items() if name in tables})
+
+    @property
     def factor(self) -> Decimal:
         """e^ε: how much more likely one user can make any outcome (δ aside)."""
         return EXACTLY.exp(Decimal(repr(float(self.plan.guarantee.epsilon))))
@@ -73,6 +80,8 @@ class Description:
             return INVENTED
         if self.plan.guarantee.notion == "sampling-step":
             return DRAWN
+        if self.plan.settings.weights is not None or self.plan.settings.votes is not None:
+            return MEASURED_AFRESH if self.plan.settings.noise_below else SELECTION_IN_GENERAL
         selection = self.plan.settings.selection
         if selection is None:
             return SELECTION_IN_GENERAL
@@ -116,6 +125,11 @@ INVENTED = (
     "counts are wanted, take those of queries, clicks and transitions, or the numbers of `statistics.json`: sums over "
     "users with Gaussian noise, whose deviation stands beside them. A user of many searches adds less than she has, so "
     "sums are too low on average. A query that is missing may still have been searched for often."
+)
+MEASURED_AFRESH = (
+    "An item is in the data because enough users share it, and noise had a part in that: one that is missing may still "
+    "have been searched for often. Counts were measured afterwards with noise of their own, so they are right on "
+    "average, but for two rules: none is below 1, and a user of very many items adds less than one to each."
 )
 SELECTION_IN_GENERAL = (
     "Where noise was added to a count, it is part of the published number. Where items were selected by a noisy count "

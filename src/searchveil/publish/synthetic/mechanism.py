@@ -4,6 +4,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from datetime import date
 from functools import cached_property
+from math import sqrt
 from typing import Annotated, Any, ClassVar
 
 import numpy as np
@@ -18,6 +19,7 @@ from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Publishe
 from searchveil.publish.parameters import Declared, Delta, Epsilon, NeighboursKind
 from searchveil.publish.plan import Plan, Recorded, Settings, given
 from searchveil.publish.release import Release
+from searchveil.publish.spread import gaussian_below
 from searchveil.publish.synthetic import record
 from searchveil.publish.synthetic.budget import CANDIDATES, SHARES, Budget
 from searchveil.publish.synthetic.chances import projected
@@ -49,6 +51,15 @@ class SyntheticSettings(Settings):
     tail: Tail
     scale: float
     period: Period | None
+
+    @property
+    def noise_below(self) -> dict[str, int]:
+        """Of the tables of counts. A query's is the sum of two cells: its searches with and without a click."""
+        cells = {"queries": ("volume", 2), "clicks": ("pair_volume", 1), "transitions": ("transition_volume", 1)}
+        return {
+            table: gaussian_below(self.budget.deviation(statistic) * sqrt(number))
+            for table, (statistic, number) in cells.items()
+        }
 
     def to_json(self) -> dict[str, Any]:
         budget = self.budget
@@ -214,5 +225,6 @@ def resample(
     Synthetic(1.0, 0.5, tail=tail, scale=scale)  # refuses what the method would
     statistics = record.from_json(release.documents[record.NAME], release.source)
     tables = tables_of(statistics, tail, scale, Source().seed() if seed is None else seed, progress)
-    settings = Recorded.of({**release.plan.parameters, "tail": tail, "scale": scale})
+    noise = release.plan.settings.noise_below
+    settings = Recorded.of({**release.plan.parameters, "tail": tail, "scale": scale}, noise)
     return Release(tables, replace(release.plan, settings=settings), documents=release.documents)
