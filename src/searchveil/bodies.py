@@ -1,11 +1,25 @@
-"""Bodies of requests, bounded in size and time."""
+"""Requests and their bodies, bounded in size and time."""
 
 import asyncio
 
 from starlette.exceptions import HTTPException
 from starlette.requests import Request
+from uvicorn.protocols.http.h11_impl import H11Protocol
 
 SLOWEST_BODY = 30  # seconds that a body may take
+SLOWEST_HEADERS = 20  # seconds until the first request on a connection must have begun
+
+
+class Impatient(H11Protocol):
+    """Gives a connection up on which no request begins: uvicorn waits for the first one without end."""
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        super().connection_made(transport)
+        self.loop.call_later(SLOWEST_HEADERS, self._give_up)
+
+    def _give_up(self) -> None:
+        if self.cycle is None:
+            self.transport.close()
 
 
 async def read_body(request: Request, most: int) -> bytes:

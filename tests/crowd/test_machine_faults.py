@@ -30,7 +30,7 @@ from searchveil.errors import InputError
 @pytest.fixture
 def relay(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """A relay on a port of this machine that has little patience."""
-    monkeypatch.setattr(web, "SLOWEST_HEADERS", 0.2)
+    monkeypatch.setattr(bodies, "SLOWEST_HEADERS", 0.2)
     monkeypatch.setattr(bodies, "SLOWEST_BODY", 0.2)
     server = web.serving(relay_app(Relay(hpke.generate()[0], {0: "http://127.0.0.1:1"})))
     with web.listen("127.0.0.1", 0) as place:

@@ -3,15 +3,20 @@
 import os
 import re
 import signal
+import socket
 import subprocess
+import zipfile
 from collections.abc import Iterator
+from io import BytesIO
 from pathlib import Path
 from urllib.parse import urlsplit
 
 import httpx
 import pytest
-from commandline import COMMAND, LIMIT, assert_refused, crowd_log, environment, run
+from commandline import COMMAND, LIMIT, PLENTY, assert_refused, crowd_log, environment, run
 from serving import Serving, serving, until
+
+from searchveil.studio.serve import MOST_CONNECTIONS, address_of, hosts_of
 
 pytestmark = pytest.mark.slow
 
@@ -25,6 +30,14 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "link.csv").symlink_to(folder.parent / "outside.csv")
     (folder / "up").symlink_to(folder.parent, target_is_directory=True)
     (folder / ".hidden.csv").write_text("user,query\nann,secret illness\n")
+    os.mkfifo(folder / "pipe.csv")
+    (folder / os.fsdecode(b"no text \xff.csv")).write_text("user,query\n")
+    (folder / "two\nlines.csv").write_text("user,query\n")
+    planted = folder / "planted"
+    run(folder, "release", "crowd.csv", *PLENTY, "--out", planted)
+    (planted / "README.md").unlink()
+    (planted / "README.md").symlink_to(folder.parent / "outside.csv")
+    (planted / "report.html").write_text("secret illness")
     return folder
 
 
@@ -37,11 +50,13 @@ def studio(place: Path) -> Iterator[Serving]:
 def test_a_link_opens_one_browser_once(studio: Serving) -> None:
     link = studio.link
     with httpx.Client() as first, httpx.Client() as second:
+        assert second.head(link).status_code == 405, "who only looks at a link does not use it up"
         entered = first.get(link)
         assert entered.status_code == 200
         cookie = entered.headers["set-cookie"]
         assert "HttpOnly" in cookie
         assert "SameSite=strict" in cookie
+        assert entered.headers["referrer-policy"] == "same-origin", "the link goes to no other site"
         assert first.get(f"{studio.address}/").status_code == 200
         assert second.get(link).status_code == 401, "the link was used up"
         assert second.get(f"{studio.address}/drafts/x/log").status_code == 401
@@ -64,6 +79,29 @@ def test_a_foreign_host_is_refused(studio: Serving, host: str) -> None:
         answer = studio.http.get(path, headers={"host": host})
         assert answer.status_code in (400, 403)
         assert answer.text.count("\n") <= 1
+
+
+def test_names_without_a_port_are_answered_on_the_usual_port() -> None:
+    """Browsers leave port 80 out of what they ask for."""
+    with socket.socket(socket.AF_INET6) as taken:
+        taken.bind(("::1", 0))
+        port = taken.getsockname()[1]
+        assert hosts_of("::1", taken) == {f"{name}:{port}" for name in ("[::1]", "127.0.0.1", "localhost")}
+    assert [address_of("127.0.0.1", 80), address_of("::", 80), address_of("HOST", 81)] == [
+        "127.0.0.1", "[::1]", "host:81"
+    ]  # fmt: skip
+
+
+def test_many_silent_connections_do_not_keep_anybody_out_for_long(studio: Serving) -> None:
+    """More than are served at once: they are told so, and given up when they stay silent."""
+    where = urlsplit(studio.address)
+    silent = [socket.create_connection((str(where.hostname), where.port)) for _ in range(MOST_CONNECTIONS + 20)]
+    try:
+        until(lambda: studio.http.get("/").status_code == 200)
+    finally:
+        for one in silent:
+            one.close()
+    until(lambda: studio.http.get("/").status_code == 200)
 
 
 def test_this_machines_other_names_are_answered(studio: Serving) -> None:
@@ -142,6 +180,7 @@ def test_pages_have_nothing_inline_and_nothing_from_outside(studio: Serving) -> 
 TRAVERSALS = [
     "../outside.csv", "..", "/etc/passwd", "link.csv", "up/outside.csv", "up", ".hidden.csv", "a/../../outside.csv",
     "crowd.csv/../../outside.csv", "nul\0.csv", "x" * 5000, "absent.csv",
+    "/dev/zero", "pipe.csv", "/proc/self/environ", "%2e%2e/outside.csv", "file:///etc/passwd", ".searchveil-studio",
 ]  # fmt: skip
 
 
@@ -174,7 +213,30 @@ def test_static_files_are_static_files(studio: Serving, path: str) -> None:
 def test_links_and_hidden_files_are_not_listed(studio: Serving) -> None:
     listed = studio.get(f"{studio.new_draft()}/log")
     assert "crowd.csv" in listed
-    assert not any(name in listed for name in ("link.csv", ".hidden.csv", "outside", 'value="up"'))
+    hidden = ("link.csv", ".hidden.csv", "outside", 'value="up"', "pipe.csv", "lines.csv", "no text")
+    assert not any(name in listed for name in hidden)
+
+
+def test_a_name_that_is_no_text_breaks_no_page(studio: Serving) -> None:
+    draft = studio.new_draft()
+    for path in ("/", "/series", f"{draft}/log", f"{draft}/what", f"{draft}/budget"):
+        studio.get(path)
+
+
+def test_a_release_is_shown_without_what_came_to_lie_in_its_folder(studio: Serving) -> None:
+    page = studio.get("/results", folder="planted")
+    assert "The folder has no README.md" in page
+    archive = zipfile.ZipFile(BytesIO(studio.http.get("/results/zip", params={"folder": "planted"}).content))
+    assert sorted(archive.namelist()) == [
+        f"planted/{name}"
+        for name in ("PROOF.md", "croissant.json", "data.parquet", "deployment.yaml", "guarantee.json")
+    ]
+
+
+@pytest.mark.parametrize("rows", ["²", "-1", "0", "9" * 5000, "1e9", "x"])
+def test_odd_numbers_in_addresses_are_no_failure(studio: Serving, rows: str) -> None:
+    assert "5 of 5 rows" in studio.get("/results", folder="planted", rows=rows)
+    assert studio.http.get("/series", params={"times": rows, "epsilon": rows}).status_code == 200
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -15,7 +15,8 @@ import pytest
 from commandline import crowd_log, demo_log, entries, run
 from serving import Serving, serving, until
 
-from searchveil.publish import METHODS, method_named
+from searchveil.log import read_log
+from searchveil.publish import METHODS, build, method_named
 from searchveil.studio.pages.steps import STEPS
 
 pytestmark = pytest.mark.slow
@@ -140,11 +141,12 @@ def test_what_is_expected_is_what_the_command_says(studio: Serving, place: Path)
     studio.save(draft, "what", {"method": "zealous"})
     page = studio.save(draft, "promise", {"epsilon": "2", "delta": "1e-6", "guess-users": "50000", "guess-held": "20"})
     told = run(place, *shlex.split(shown_code(page)[0])[1:], "--json").json
+    until(lambda: "<strong>" in studio.get(f"{draft}/expected"))
     expected = studio.get(f"{draft}/expected")
     assert f"<strong>{round(told['expected_rows']):,}</strong>" in expected
     assert f"about {told['needed_users']['users']:,} users have it" in expected
     assert "the private log was not looked at" in expected
-    until(lambda: "so far" not in studio.get(f"{draft}/chart") and "<svg" in studio.get(f"{draft}/chart"))
+    until(lambda: "hx-get" not in studio.get(f"{draft}/chart"))
     chart = studio.get(f"{draft}/chart")
     assert f"<td>{round(told['expected_rows']):,}</td>" in chart
     assert "not from the log" in chart
@@ -173,6 +175,67 @@ def test_how_a_log_is_read_is_shown_and_nothing_that_is_in_it(studio: Serving, p
     assert all(page.index(f"<dd>{figures[name]:,}</dd>") > framed for name in ("rows", "queries", "clicks"))
     studio.post(f"{draft}/private", {"kind": "figures", "step": "log", "hide": "yes"})
     assert f"{figures['queries']:,}" not in studio.get(f"{draft}/log")
+
+
+def test_a_promise_is_about_whom_the_log_tells_apart(studio: Serving, place: Path) -> None:
+    """A log of sessions promises nothing about people, on no page."""
+    (place / "sessions.csv").write_text((place / "crowd.csv").read_text().replace("user,", "session,"))
+    draft = studio.drafted("crowd.csv", ledger="none", out="of-sessions")
+    studio.save(draft, "log", {"log": "sessions.csv", "user": "session"})
+    until(lambda: "<strong>session</strong>" in studio.get(f"{draft}/log"))
+    for step in ("promise", "budget"):
+        page = html.unescape(studio.get(f"{draft}/{step}"))
+        shown = re.search(r'<blockquote class="guarantee[^>]*>(.*?)</blockquote>', page, re.DOTALL)
+        assert shown is not None
+        assert "one session's whole history" in shown.group(1)
+        assert "one user's" not in page
+    assert "whether one session is in the log" in studio.get(f"{draft}/promise")
+    studio.released(draft)
+    assert "one session's whole history" in html.unescape(studio.get("/results", folder="of-sessions"))
+
+
+@pytest.mark.parametrize("method", METHODS)
+def test_the_promise_of_a_draft_is_that_of_a_plan_with_its_log(studio: Serving, place: Path, method: str) -> None:
+    (place / "sessions.csv").write_text((place / "crowd.csv").read_text().replace("user,", "session,"))
+    mechanism = build(method, method_named(method).example)
+    with_log = mechanism.plan(read_log(place / "sessions.csv", columns={"user": "session"})).guarantee
+    draft = studio.new_draft()
+    studio.save(draft, "log", {"log": "sessions.csv", "user": "session"})
+    until(lambda: "<strong>session</strong>" in studio.get(f"{draft}/log"))
+    studio.save(draft, "what", {"method": method})
+    example = {name: str(value) for name, value in method_named(method).example.items()}
+    assert str(with_log) in html.unescape(studio.save(draft, "promise", example))
+
+
+def test_what_was_asked_of_the_log_is_gone_when_the_settings_change(studio: Serving) -> None:
+    draft = studio.drafted("crowd.csv", ledger="none", epsilon="100")
+    studio.post(f"{draft}/private", {"kind": "plan", "step": "promise"})
+    until(lambda: "noise scale" in studio.get(f"{draft}/promise").partition('id="private"')[2])
+    page = studio.save(draft, "promise", {"epsilon": "50", "delta": "1e-6"})
+    private = page.partition('id="private"')[2]
+    assert "noise scale" not in private, "figures for another ε"
+    assert "Plan with the log" in private
+    page = studio.save(draft, "promise", {"epsilon": "x", "delta": "1e-6"})
+    assert 'id="private"' in page, "so that what was there is replaced"
+    assert studio.http.get(f"{draft}/private/compare").status_code == 404
+
+
+def test_the_proposed_folder_follows_the_method_until_another_is_typed(studio: Serving) -> None:
+    draft = studio.new_draft()
+    studio.save(draft, "log", {"log": "crowd.csv"})
+    assert 'name="out" value="crowd-weighted"' in studio.get(f"{draft}/budget")
+    studio.save(draft, "budget", {"ledger": "none", "out": "crowd-weighted"})
+    studio.save(draft, "what", {"method": "votes"})
+    assert 'name="out" value="crowd-votes"' in studio.get(f"{draft}/budget")
+    studio.save(draft, "budget", {"ledger": "none", "out": "mine"})
+    studio.save(draft, "what", {"method": "zealous"})
+    assert 'name="out" value="mine"' in studio.get(f"{draft}/budget")
+
+
+def test_after_a_refused_form_the_language_can_be_changed(studio: Serving) -> None:
+    answer = studio.post("/results/evaluate", {"folder": "nowhere"})
+    assert answer.status_code == 400
+    assert 'name="back" value="/"' in answer.text
 
 
 def test_a_broken_file_is_told_with_a_remedy(studio: Serving) -> None:

@@ -1,6 +1,5 @@
 """What the three programs share on the wire: plain errors, and how each is run."""
 
-import asyncio
 import socket
 from collections.abc import Awaitable, Callable
 from typing import Any
@@ -14,8 +13,8 @@ from starlette.middleware.cors import CORSMiddleware
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
-from uvicorn.protocols.http.h11_impl import H11Protocol
 
+from searchveil.bodies import Impatient
 from searchveil.crowd.tokens import member_of
 from searchveil.errors import InputError, SearchveilError
 
@@ -30,7 +29,6 @@ _BROWSERS = Middleware(
     allow_credentials=True,
     max_age=3600,
 )
-SLOWEST_HEADERS = 20  # seconds until the first request on a connection must have begun
 MOST_CONNECTIONS = 1_000  # at a time: each may hold a body of two megabytes
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -61,18 +59,6 @@ def application(routes: list[Route], lifespan: Any = None) -> Starlette:
 
 def octets(body: bytes) -> Response:
     return Response(body, media_type="application/octet-stream")
-
-
-class Impatient(H11Protocol):
-    """Gives a connection up on which no request begins: uvicorn waits for the first one without end."""
-
-    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        super().connection_made(transport)
-        self.loop.call_later(SLOWEST_HEADERS, self._give_up)
-
-    def _give_up(self) -> None:
-        if self.cycle is None:
-            self.transport.close()
 
 
 def serving(app: Starlette, certificate: str | None = None, key: str | None = None) -> uvicorn.Server:

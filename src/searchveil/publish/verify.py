@@ -187,7 +187,12 @@ def _loss(unit: Any, parameters: Any) -> str:
     return printable(f"{', '.join(numbers) or 'no epsilon'} for a {unit}")
 
 
+def files_of(record: Mapping[str, Any]) -> set[str]:
+    """The names of all that belongs to a release, by its guarantee.json."""
+    return {*BESIDE_THE_DATA, *record["files"], *_documents(record)}
+
+
 def _strangers(folder: Path, record: Mapping[str, Any]) -> str:
-    known = {*BESIDE_THE_DATA, *record["files"], *_documents(record)}
+    known = files_of(record)
     found = sorted(printable(path.name) for path in folder.iterdir() if path.name not in known)
     return f"{', '.join(found)}: guarantee.json does not name it and promises nothing about it" if found else ""

@@ -12,7 +12,7 @@ from starlette.routing import Mount, Route
 from starlette.staticfiles import StaticFiles
 
 from searchveil.errors import InputError, SearchveilError
-from searchveil.studio.guard import ENTRY, Door, Guard
+from searchveil.studio.guard import ENTRY, HEADERS, Door, Guard
 from searchveil.studio.pages import home, results, steps
 from searchveil.studio.show import refused
 from searchveil.studio.state import Studio
@@ -55,9 +55,17 @@ def application(
         assert isinstance(error, HTTPException)
         return refused(request, InputError(str(error.detail)), error.status_code)
 
+    def failed(request: Request, error: Exception) -> Response:
+        """What nobody foresaw: the terminal has it, the page does not. The guard's headers are set outside of it."""
+        reason = error.strerror if isinstance(error, OSError) else None
+        said = InputError(f"this failed: {reason or type(error).__name__}; the terminal of the studio says where")
+        answer = refused(request, said, 500)
+        answer.headers.update(HEADERS)
+        return answer
+
     app = Starlette(
         routes=[*ROUTES, static],
-        exception_handlers={SearchveilError: no, HTTPException: http},
+        exception_handlers={SearchveilError: no, HTTPException: http, Exception: failed},
         middleware=[Middleware(Guard, door=door, hosts=hosts, cookie=cookie)],
     )
     app.state.studio, app.state.door, app.state.cookie, app.state.entered = studio, door, cookie, entered

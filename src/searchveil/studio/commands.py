@@ -115,7 +115,7 @@ def in_python_log(draft: Draft) -> list[str]:
     if columns := _columns(texts):
         named["columns"] = columns
     if "skip_lines" in texts:
-        named["skip_lines"] = int(texts["skip_lines"]) if texts["skip_lines"].isdigit() else texts["skip_lines"]
+        named["skip_lines"] = int(texts["skip_lines"]) if texts["skip_lines"].isdecimal() else texts["skip_lines"]
     if "reader_option" in texts:
         named["options"] = dict(pair.partition("=")[::2] for pair in texts["reader_option"].splitlines())
     if "normalize" in texts:

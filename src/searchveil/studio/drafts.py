@@ -4,12 +4,13 @@ import hashlib
 import json
 import secrets
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from searchveil.errors import InputError, SearchveilError, shortest
 from searchveil.log.schema import COLUMNS
 from searchveil.privacy.calibrate import Assumption
+from searchveil.privacy.guarantee import Guarantee
 from searchveil.publish import DEFAULT_METHOD, METHODS, build, method_named
 from searchveil.publish.expected import PREDICTED
 from searchveil.publish.mechanism import Mechanism
@@ -21,6 +22,7 @@ from searchveil.studio.places import Places
 MOST_DRAFTS = 200
 READING = ("format", *COLUMNS, "columns", "skip_lines", "normalize", "reader_option")
 GUESS = ("users", "held", "alone", "exponent", "tail", "items", "spread")
+NOT_DECIDED = ("proposed", "guess", "read", "private", "runs")  # of a draft: what changes nothing about its release
 NEW, NONE = "new", "none"  # instead of a ledger's file
 
 Texts = dict[str, str]
@@ -37,6 +39,7 @@ class Draft:
     guess: Texts = field(default_factory=dict)
     budget: Texts = field(default_factory=dict)
     out: str = ""
+    proposed: str = ""  # a name for the folder, by us; it changes with the log and the method until another is typed
     table: str = "parquet"
     read: Job | None = None  # how the log was read
     private: dict[str, Job] = field(default_factory=dict)  # what somebody asked about the log itself
@@ -71,10 +74,18 @@ class Draft:
         guess = self.assumption
         return None if guess is None or self.is_predicted else guess.users
 
+    def about_its_log(self, guarantee: Guarantee) -> Guarantee:
+        """As a plan with the log has it: about whom the log tells apart, and with what its reading takes as public."""
+        read = None if self.read is None else self.read.result
+        if read is None:
+            return guarantee
+        public = (*guarantee.assumed_public, *read["taken_as_public"])
+        return replace(guarantee, unit=read["unit"], assumed_public=public)
+
     @property
     def fingerprint(self) -> str:
         """Of all that decides what is released and what pays."""
-        texts = {name: value for name, value in asdict_of(self).items() if name != "guess"}
+        texts = {name: value for name, value in vars(self).items() if name not in NOT_DECIDED}
         return hashlib.sha256(json.dumps(texts, sort_keys=True).encode()).hexdigest()
 
     @property
@@ -85,12 +96,6 @@ class Draft:
     @property
     def ledger_file(self) -> str:
         return {NEW: self.budget.get("new_ledger", ""), NONE: ""}.get(self.ledger, self.ledger)
-
-
-def asdict_of(draft: Draft) -> dict[str, Any]:
-    return {
-        name: getattr(draft, name) for name in Draft.__dataclass_fields__ if name not in ("read", "private", "runs")
-    }
 
 
 @dataclass(frozen=True)
@@ -124,7 +129,8 @@ def built(draft: Draft, places: Places) -> Built:
         return Built(None, None, problems)
     try:
         mechanism = build(draft.method, values)
-        return Built(mechanism, mechanism.plan(users), {})
+        plan = mechanism.plan(users)
+        return Built(mechanism, replace(plan, guarantee=draft.about_its_log(plan.guarantee)), {})
     except SearchveilError as problem:
         known = {one.name for one in draft.parameters}
         return Built(None, None, {problem.parameter if problem.parameter in known else "": problem})

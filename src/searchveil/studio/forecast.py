@@ -108,9 +108,9 @@ def to_compare(
 ) -> dict[tuple[str, float], Question]:
     """A question for each point of the chart, the quick ones first.
 
-    The chosen method with all its parameters; others with their defaults and what every method has.
+    The chosen method with all its parameters; others with their defaults, and the same promise about the same items.
     """
-    shared = {name: given[name] for name in ("item", "delta") if name in given}
+    shared = {name: given[name] for name in ("item", "delta", "neighbours") if name in given}
     others = [name for name in COMPARED[::-1] if name != method]
     points = [(name, epsilon) for name in (*others, method) for epsilon in epsilons(chosen)]
     return {

@@ -139,7 +139,8 @@ def start(
         held.append(_locked(folder / LOCK))
         started = datetime.now(UTC).isoformat(timespec="seconds")
         record = {"command": list(command), "started": started, "about": dict(about)}
-        (folder / "job.json").write_text(json.dumps(record, ensure_ascii=False), "utf-8")
+        (folder / "job.new").write_text(json.dumps(record, ensure_ascii=False), "utf-8")
+        (folder / "job.new").rename(folder / "job.json")  # whole or not at all, whenever this server is killed
         with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
             child = subprocess.Popen(
                 [sys.executable, "-m", "searchveil", *command],

@@ -29,6 +29,11 @@ class Places:
     def of(cls, root: Path, named: Iterable[str]) -> "Places":
         return cls(root.resolve(), frozenset((root / path).resolve() for path in named))
 
+    @property
+    def shown(self) -> str:
+        """The start folder's name, for pages."""
+        return printable(self.root.name) or "/"
+
     def path(self, text: str, parameter: str) -> Path:
         """The path that a form names, whether there is something or not; links are followed before it is judged."""
         shown = printable(text)
@@ -40,7 +45,7 @@ class Places:
         if resolved in self.named:
             return resolved
         if not text or not resolved.is_relative_to(self.root) or resolved == self.root:
-            said = f"'{shown}' is outside the folder {self.root.name}" if text else "no file was named"
+            said = f"'{shown}' is outside the folder {self.shown}" if text else "no file was named"
             raise InputError(said, parameter=parameter, value=text, instead="choose a file of that folder")
         if any(part.startswith(".") for part in (*resolved.relative_to(self.root).parts, *Path(text).parts)):
             raise InputError(f"'{shown}' is hidden", parameter=parameter, value=text, instead="choose another name")
@@ -70,25 +75,35 @@ class Places:
     def listed(self, folder: str) -> list[Listed]:
         """What may be a log or leads to one: folders first; nothing hidden, nothing that a link leads outside to."""
         found = []
-        for path in sorted(self.folder(folder).iterdir())[:MOST_LISTED]:
+        for path in _in(self.folder(folder)):
             try:
                 resolved = self.path(self.name(path), "log")
-                found.append(Listed(self.name(path), resolved.is_dir(), resolved.stat().st_size))
+                if resolved.is_dir() or (resolved.is_file() and not path.name.endswith(NO_LOG)):
+                    found.append(Listed(self.name(path), resolved.is_dir(), resolved.stat().st_size))
             except (InputError, OSError):
                 continue
-        kept = [one for one in found if one.is_folder or not one.name.endswith(NO_LOG)]
-        return sorted(kept, key=lambda one: not one.is_folder)
+        return sorted(found, key=lambda one: not one.is_folder)[:MOST_LISTED]
 
     def ledgers(self) -> list[str]:
         """Ledgers of the start folder, by what is in them, and those that the command named."""
-        near = sorted(path for path in self.root.iterdir() if path.is_file() and not path.name.startswith("."))
+        near = [path for path in _in(self.root) if not path.name.startswith(".")]
         names = [self.name(path) for path in [*sorted(self.named), *near] if is_ledger(path)]
         return list(dict.fromkeys(names))
 
 
-def is_ledger(path: Path) -> bool:
-    """By the mark in the header of SQLite's files."""
+def _in(folder: Path) -> list[Path]:
+    """What lies in a folder, except names that are no text: no page can show them and no form can send them."""
     try:
+        return sorted(path for path in folder.iterdir() if printable(path.name) == path.name)
+    except OSError as problem:
+        raise InputError(f"the folder {folder.name} cannot be read: {problem.strerror}", parameter="folder") from None
+
+
+def is_ledger(path: Path) -> bool:
+    """By the mark in the header of SQLite's files. A pipe or a device is not opened: it might never answer."""
+    try:
+        if not path.is_file():
+            return False
         with path.open("rb") as file:
             head = file.read(72)
     except OSError:

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import uvicorn
 
+from searchveil.bodies import Impatient
 from searchveil.errors import InputError, setting
 from searchveil.studio.app import application
 from searchveil.studio.guard import ENTRY, Door
@@ -16,6 +17,8 @@ from searchveil.studio.places import Places
 from searchveil.studio.state import Studio
 
 LOOPBACK = "127.0.0.1"
+USUAL_PORT = 80
+MOST_CONNECTIONS = 100  # a browser has six
 
 
 def serve(
@@ -35,7 +38,7 @@ def serve(
         raise InputError(f"{log}: there is no such file", parameter="log", instead="name another, or none")
     with bound(host, port) as listening:
         door = Door()
-        address = _address(host, listening.getsockname()[1])
+        address = address_of(host, listening.getsockname()[1])
         link = f"http://{address}{ENTRY}?token={door.new_token()}"
 
         def entered() -> None:
@@ -49,7 +52,14 @@ def serve(
             page = opening(studio.private, link)
             threading.Thread(target=webbrowser.open, args=(page,), daemon=True, name="browser").start()
         config = uvicorn.Config(
-            app, log_level="warning", access_log=False, server_header=False, timeout_graceful_shutdown=3
+            app,
+            http=Impatient,
+            ws="none",
+            log_level="warning",
+            access_log=False,
+            server_header=False,
+            timeout_graceful_shutdown=3,
+            limit_concurrency=MOST_CONNECTIONS,
         )
         try:
             uvicorn.Server(config).run(sockets=[listening])
@@ -101,11 +111,11 @@ def is_loopback(host: str) -> bool:
         return host == "localhost"
 
 
-def _address(host: str, port: int) -> str:
-    """As a browser has it."""
+def address_of(host: str, port: int) -> str:
+    """As a browser has it, which leaves the usual port out."""
     anywhere = {"0.0.0.0": LOOPBACK, "::": "[::1]"}
-    shown = anywhere.get(host, f"[{host}]" if ":" in host else host)
-    return f"{shown}:{port}"
+    shown = anywhere.get(host, f"[{host}]" if ":" in host else host).lower()
+    return shown if port == USUAL_PORT else f"{shown}:{port}"
 
 
 def hosts_of(host: str, listening: socket.socket) -> frozenset[str]:
@@ -114,15 +124,15 @@ def hosts_of(host: str, listening: socket.socket) -> frozenset[str]:
     Where all addresses are listened on, these are this machine's own name and addresses.
     """
     port = listening.getsockname()[1]
-    names = {_address(host, port)}
+    names = {address_of(host, port)}
     if is_loopback(host) or host in ("0.0.0.0", "::"):
-        names |= {f"{name}:{port}" for name in (LOOPBACK, "localhost", "[::1]")}
+        names |= {address_of(name, port) for name in (LOOPBACK, "localhost", "::1")}
     if host in ("0.0.0.0", "::"):
         own = socket.gethostname()
-        names.add(f"{own}:{port}")
+        names.add(address_of(own, port))
         try:
             found = socket.getaddrinfo(own, port, type=socket.SOCK_STREAM)
         except OSError:
             found = []
-        names |= {_address(str(where[0]), port) for *_, where in found}
+        names |= {address_of(str(where[0]), port) for *_, where in found}
     return frozenset(names)

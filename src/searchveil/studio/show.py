@@ -71,10 +71,17 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> H
         "languages": LANGUAGES,
         "session": session,
         "form_token": session.form_token if session else "",
-        "here": request.url.path + (f"?{request.url.query}" if request.url.query else ""),
+        "here": _here(request),
         **values,
     }
     return HTMLResponse(environment().get_template(f"{template}.html.jinja").render(context), status)
+
+
+def _here(request: Request) -> str:
+    """Where a browser can come back to; what a form was sent to has no page of its own."""
+    if request.method != "GET":
+        return "/"
+    return request.url.path + (f"?{request.url.query}" if request.url.query else "")
 
 
 def refused(request: Request, problem: SearchveilError, status: int = 400) -> HTMLResponse:

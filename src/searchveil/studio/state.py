@@ -62,11 +62,32 @@ class Studio:
         command = commands.inspect(draft, figures=False)
         if draft.read is not None and draft.read.command == [*command, JSON]:
             return
-        for job in (draft.read, *draft.private.values()):
-            if job is not None:
-                job.stop()
-        draft.private = {}
+        if draft.read is not None:
+            draft.read.stop()
         draft.read = self.look(command) if draft.log else None
+
+    def questions(self, draft: Draft) -> dict[str, list[str]]:
+        """What may be asked about the log itself, as commands."""
+        return {
+            "figures": commands.inspect(draft, figures=True),
+            "plan": commands.plan_of_log(draft),
+            "compare": commands.compare(draft, str(self.comparison(draft))),
+        }
+
+    def comparison(self, draft: Draft) -> Path:
+        return self.private / f"{draft.id}.html"
+
+    def forget(self, draft: Draft, kind: str) -> None:
+        job = draft.private.pop(kind, None)
+        if job is not None:
+            job.stop()
+
+    def forget_old(self, draft: Draft) -> None:
+        """What was asked of another log or with other settings is no answer any more."""
+        now = self.questions(draft)
+        for kind, job in list(draft.private.items()):
+            if job.command != [*now[kind], JSON]:
+                self.forget(draft, kind)
 
     def spent(self, ledger: str) -> Spent:
         return Ledger.open(self.places.file(ledger, "ledger")).spent()
@@ -111,7 +132,8 @@ class Studio:
 
     def run_of(self, folder: str) -> Job | None:
         """The job that made a release folder, if this studio did."""
-        return next((job for job in jobs.jobs_in(self.releases) if job.about.get("folder") == folder), None)
+        made = (job for job in jobs.jobs_in(self.releases) if job.about.get("folder") == folder)
+        return next((job for job in made if job.state == "done"), None)
 
     def close(self) -> None:
         """What looks at the log for a page ends with the pages; a release goes on."""

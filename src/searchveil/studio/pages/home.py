@@ -28,7 +28,7 @@ def _home(request: Request) -> Response:
     return page(
         request,
         "home",
-        root=studio.places.root.name or "/",
+        root=studio.places.shown,
         accounts=[_account(studio, ledger) for ledger in studio.places.ledgers()],
         runs=[job for job in runs if job.state != "done"],
         unpaid=[_made(studio, job) for job in runs if job.state == "done" and not job.about.get("ledger")],
@@ -63,6 +63,8 @@ def _made(studio: Studio, job: jobs.Job) -> Mapping[str, Any]:
 async def enter(request: Request) -> Response:
     """Whoever brings the link is let in. The cookie is set by a page, not by a redirect: see the text there."""
     door, cookie = request.app.state.door, request.app.state.cookie
+    if request.method == "HEAD":  # as programs look at a link before a person opens it: that does not use it up
+        raise HTTPException(405, "a link is opened with GET")
     session = door.enter(request.query_params.get("token", ""))
     if session is None:
         return page(request, "closed", 401)

@@ -19,6 +19,7 @@ from searchveil.privacy.guarantee import Guarantee
 from searchveil.privacy.ledger import Ledger, Spent
 from searchveil.publish.release import Release
 from searchveil.publish.top import COUNTED, top_rows
+from searchveil.publish.verify import files_of
 from searchveil.studio import commands, jobs
 from searchveil.studio.jobs import Job
 from searchveil.studio.pages.steps import STEPS, studio_of
@@ -81,6 +82,11 @@ def _release(path: Path) -> Release:
     return _read(path, (path / "guarantee.json").stat().st_mtime_ns)
 
 
+def is_plain(path: Path) -> bool:
+    """A file that is here itself, and not by a link from elsewhere."""
+    return path.is_file() and not path.is_symlink()
+
+
 async def result(request: Request) -> Response:
     return await run_in_threadpool(_result, request)
 
@@ -123,11 +129,11 @@ def _result(request: Request) -> Response:
 
 
 def _rows_asked(text: str) -> int:
-    return min(int(text) if text.isdecimal() else ROWS, MOST_ROWS)
+    return min(max(int(text), ROWS), MOST_ROWS) if text.isdecimal() and len(text) < 9 else ROWS
 
 
 def _card(readme: Path) -> Any:
-    return card(readme.read_text("utf-8", errors="replace")) if readme.is_file() else None
+    return card(readme.read_text("utf-8", errors="replace")) if is_plain(readme) else None
 
 
 async def download(request: Request) -> Response:
@@ -135,13 +141,15 @@ async def download(request: Request) -> Response:
 
 
 def _download(request: Request) -> Response:
-    """The folder as a zip: no more and no less than its files; data is compressed already."""
+    """The release as a zip, and nothing that came to lie beside it, as a report would; data is compressed already."""
     studio = studio_of(request)
     _, path = _folder(request, request.query_params.get("folder", ""))
-    place = studio.private / f"{path.name}-{secrets.token_hex(4)}.zip"
+    record = Release.read(path).record  # now, for its checksums
+    assert record is not None  # it comes from a folder
+    place = studio.private / f"{secrets.token_hex(8)}.zip"
     with zipfile.ZipFile(place, "x") as archive:
-        for file in sorted(path.iterdir()):
-            if file.is_file() and not file.is_symlink():
+        for file in sorted(path / name for name in files_of(record.written)):
+            if is_plain(file):
                 stored = zipfile.ZIP_STORED if file.suffix == ".parquet" else zipfile.ZIP_DEFLATED
                 archive.write(file, f"{path.name}/{file.name}", stored)
     return FileResponse(

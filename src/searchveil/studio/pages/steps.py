@@ -1,8 +1,9 @@
 """The five steps of a draft. Whatever is sent, the draft is saved first: nobody loses a text by looking elsewhere."""
 
 from collections.abc import Callable, Iterable, Mapping
-from concurrent.futures import CancelledError, Future
+from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
+from itertools import chain, count
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -38,8 +39,8 @@ from searchveil.studio.words import said
 STEPS = ("log", "what", "promise", "budget", "release")
 OF_THE_PROMISE = ("epsilon", "delta", "notion", "neighbours", "k", "noise_scale", "above")  # the rest is What
 AT_FIRST = ("item", "counts", "per_user", "queries_per_user", "sessions_per_user", "from_", "to", "objective")
-PRIVATE = ("figures", "plan", "compare")  # what may be asked about the log itself
 Form = Mapping[str, list[str]]
+Points = dict[tuple[str, float], forecast.Question]  # of the chart, by method and ε
 
 
 def studio_of(request: Request) -> Studio:
@@ -87,6 +88,7 @@ async def save(request: Request) -> Response:
 def _page(request: Request, draft: Draft, step: str, problem: SearchveilError | None = None) -> Response:
     studio = studio_of(request)
     found = built(draft, studio.places)
+    studio.forget_old(draft)
     values = SHOWING[step](studio, draft, found, request)
     problems = found.problems | guess_problems(draft) | values.pop("problems", {})
     if problem is not None:
@@ -117,7 +119,7 @@ def _show_log(studio: Studio, draft: Draft, found: Built, request: Request) -> d
         "parent": folder.rpartition("/")[0],
         "listed": listed,
         "problems": problems,
-        "root": studio.places.root.name or "/",
+        "root": studio.places.shown,
         "formats": ("auto", *READERS),
         "command": commands.inspect(draft, figures=False) if draft.log else None,
         "python": commands.in_python_log(draft) if draft.log else None,
@@ -129,27 +131,21 @@ async def ask_private(request: Request) -> Response:
     draft, studio = draft_of(request), studio_of(request)
     form: Form = request.scope["form"]
     kind, step = words(form, "kind"), words(form, "step")
-    if kind not in PRIVATE or step not in STEPS:
+    if kind not in studio.questions(draft) or step not in STEPS:
         raise HTTPException(400, "there is no such question about the log")
     if words(form, "hide"):
-        job = draft.private.pop(kind, None)
-        if job is not None:
-            job.stop()
+        studio.forget(draft, kind)
     elif draft.log:
-        asked = {
-            "figures": lambda: commands.inspect(draft, figures=True),
-            "plan": lambda: commands.plan_of_log(draft),
-            "compare": lambda: commands.compare(draft, str(studio.private / f"{draft.id}.html")),
-        }
-        draft.private[kind] = await run_in_threadpool(lambda: studio.look(asked[kind]()))
+        draft.private[kind] = await run_in_threadpool(lambda: studio.look(studio.questions(draft)[kind]))
     return RedirectResponse(f"/drafts/{draft.id}/{step}#private", 303)
 
 
 async def private_page(request: Request) -> Response:
     """The page that a comparison of methods made, with the policy that it has of itself."""
     draft, studio = draft_of(request), studio_of(request)
-    place = studio.private / f"{draft.id}.html"
-    if request.path_params["kind"] != "compare" or not place.is_file():
+    studio.forget_old(draft)
+    place = studio.comparison(draft)
+    if request.path_params["kind"] != "compare" or "compare" not in draft.private or not place.is_file():
         raise HTTPException(404, "there is no such page yet")
     return made_page(await run_in_threadpool(place.read_text, "utf-8"))
 
@@ -223,23 +219,45 @@ def attack(request: Request, guarantee: Guarantee | None) -> dict[str, Any]:
 
 
 async def expect(request: Request) -> Response:
-    """Expected items and needed users: seconds of work, so they come after the plan."""
+    """Expected items and needed users: seconds of work, so they come after the plan, and the page asks again."""
+    return await run_in_threadpool(_expect, request)
+
+
+def _expect(request: Request) -> Response:
     draft, studio = draft_of(request), studio_of(request)
     found = built(draft, studio.places)
-    if found.plan is None or not draft.is_predicted or guess_problems(draft):
-        return page(request, "expected", draft=draft, found=None, problem=None)
-    asked = forecast.question(draft.method, draft.values(), draft.guess)
-    answered, problem = await _answer(studio, asked)
-    return page(request, "expected", draft=draft, found=answered, problem=problem)
+    answered = problem = None
+    waiting = False
+    if found.plan is not None and draft.is_predicted and not guess_problems(draft):
+        asked = forecast.question(draft.method, draft.values(), draft.guess)
+        studio.forecasts.forget({asked, *_of_chart(draft, found).values()})
+        answer = studio.forecasts.ask(asked)
+        waiting = not answer.done() or answer.cancelled()  # by another tab, which had other settings
+        if not waiting:
+            answered, problem = _answer(answer)
+    return page(request, "expected", draft=draft, found=answered, problem=problem, waiting=waiting)
 
 
-async def _answer(studio: Studio, asked: forecast.Question) -> tuple[dict[str, Any] | None, SearchveilError | None]:
+def _answer(asked: "Future[dict[str, Any]]") -> tuple[dict[str, Any] | None, SearchveilError | None]:
     try:
-        return await run_in_threadpool(studio.forecasts.ask(asked).result, 120), None
+        return asked.result(), None
     except SearchveilError as refusal:
         return None, refusal
-    except (CancelledError, BrokenProcessPool, TimeoutError):
-        return None, None
+    except BrokenProcessPool:
+        return None, InputError("the process that works this out was killed", instead="change a figure to try again")
+
+
+def _epsilon(found: Built) -> float | None:
+    epsilon: float | None = getattr(found.mechanism, "epsilon", None)
+    return epsilon
+
+
+def _of_chart(draft: Draft, found: Built) -> Points:
+    """None where the chart cannot be drawn."""
+    chosen = _epsilon(found)
+    if found.plan is None or chosen is None or not draft.is_predicted or draft.assumption is None:
+        return {}
+    return forecast.to_compare(draft.method, draft.values(), draft.guess, chosen)
 
 
 async def chart(request: Request) -> Response:
@@ -250,12 +268,13 @@ async def chart(request: Request) -> Response:
 def _chart(request: Request) -> Response:
     draft, studio = draft_of(request), studio_of(request)
     found = built(draft, studio.places)
-    chosen = getattr(found.mechanism, "epsilon", None)
-    if found.plan is None or chosen is None or not draft.is_predicted or draft.assumption is None:
+    asked = {} if guess_problems(draft) else _of_chart(draft, found)
+    chosen = _epsilon(found)
+    if not asked or chosen is None:
         return page(request, "chart", draft=draft, picture=None, done=0, total=0)
-    answers = _answers(studio, draft, chosen)
-    ready = {point: one for point, one in answers.items() if one.done() and not one.cancelled()}
-    known = {point: one.result()["expected_rows"] for point, one in ready.items() if one.exception() is None}
+    answers = _answers(studio, draft, asked)
+    ready = {point: _answer(one)[0] for point, one in answers.items() if one.done() and not one.cancelled()}
+    known = {point: told["expected_rows"] for point, told in ready.items() if told is not None}
     return page(
         request,
         "chart",
@@ -268,9 +287,8 @@ def _chart(request: Request) -> Response:
     )
 
 
-def _answers(studio: Studio, draft: Draft, chosen: float) -> dict[tuple[str, float], Future[dict[str, Any]]]:
-    """Those that are there and those that are awaited, by method and ε; what else was asked for is forgotten."""
-    asked = forecast.to_compare(draft.method, draft.values(), draft.guess, chosen)
+def _answers(studio: Studio, draft: Draft, asked: Points) -> dict[tuple[str, float], "Future[dict[str, Any]]"]:
+    """Those that are there and those that are awaited; what else was asked for is forgotten."""
     studio.forecasts.forget({*asked.values(), forecast.question(draft.method, draft.values(), draft.guess)})
     return {point: studio.forecasts.ask(one) for point, one in asked.items()}
 
@@ -298,15 +316,15 @@ def _save_budget(studio: Studio, draft: Draft, form: Form) -> None:
 
 
 def _show_budget(studio: Studio, draft: Draft, found: Built, request: Request) -> dict[str, Any]:
-    if not draft.out:
-        draft.out = _free_name(studio, draft)
+    if draft.out in ("", draft.proposed):
+        draft.out = draft.proposed = _free_name(studio, draft)
     problems: Problems = {}
     spent = foreseen = None
     try:
         if draft.ledger not in ("", NEW, NONE):
             spent = studio.spent(draft.ledger)
         if found.plan is not None and draft.ledger not in ("", NONE):
-            foreseen = studio.foresee(draft, [_promised(draft, found)])[0]
+            foreseen = studio.foresee(draft, [found.plan.guarantee])[0]
         check_out(studio, draft)
     except SearchveilError as problem:
         problems[problem.parameter or ""] = problem
@@ -327,17 +345,8 @@ def _show_budget(studio: Studio, draft: Draft, found: Built, request: Request) -
 def _free_name(studio: Studio, draft: Draft) -> str:
     """A name for the folder that is not taken."""
     name = f"{commands.stem(draft.log)}-{draft.method}"
-    taken = [path.name for path in studio.places.root.iterdir()]
-    return next(one for one in (name, *(f"{name}-{number}" for number in range(2, 10_000))) if one not in taken)
-
-
-def _promised(draft: Draft, found: Built) -> Guarantee:
-    """The promise, about whomever the log tells apart."""
-    from dataclasses import replace
-
-    assert found.plan is not None
-    read = draft.read.result if draft.read is not None else None
-    return replace(found.plan.guarantee, unit=read["unit"]) if read else found.plan.guarantee
+    taken = {path.name for path in studio.places.root.iterdir()}
+    return next(one for one in chain([name], (f"{name}-{number}" for number in count(2))) if one not in taken)
 
 
 def check_out(studio: Studio, draft: Draft) -> None:
@@ -406,11 +415,12 @@ def _release(request: Request, draft: Draft, form: Form) -> Any:
     for path in draft.log:
         studio.places.file(path, "log")
     check_out(studio, draft)
+    assert found.mechanism is not None  # there is a plan
+    assert found.plan is not None
     if draft.ledger != NONE:
-        (foreseen,) = studio.foresee(draft, [_promised(draft, found)])
+        (foreseen,) = studio.foresee(draft, [found.plan.guarantee])
         if foreseen.refusal is not None:
             raise foreseen.refusal
-    assert found.mechanism is not None  # there is a plan
     return studio.release(draft, found.mechanism)
 
 
