@@ -7,18 +7,23 @@ from starlette.requests import Request
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
 SLOWEST_BODY = 30  # seconds that a body may take
-SLOWEST_HEADERS = 20  # seconds until the first request on a connection must have begun
+SLOWEST_HEADERS = 20  # seconds that the head of a request may take
 
 
 class Impatient(H11Protocol):
-    """Gives a connection up on which no request begins: uvicorn waits for the first one without end."""
+    """Gives a connection up on which no request begins: uvicorn waits without end for one that comes byte by byte."""
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         super().connection_made(transport)
-        self.loop.call_later(SLOWEST_HEADERS, self._give_up)
+        self.loop.call_later(SLOWEST_HEADERS, self._give_up, None)
 
-    def _give_up(self) -> None:
-        if self.cycle is None:
+    def on_response_complete(self) -> None:
+        last = self.cycle
+        super().on_response_complete()
+        self.loop.call_later(self.timeout_keep_alive + SLOWEST_HEADERS, self._give_up, last)
+
+    def _give_up(self, last: object) -> None:
+        if self.cycle is last:
             self.transport.close()
 
 

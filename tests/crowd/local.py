@@ -144,6 +144,7 @@ class LocalCrowd:
             invitation or self.invite()[0],
             secret or os.urandom(32),
             http=self.http,
+            named=self.http,
             clock=self.clock,
             patience=0,
         )

@@ -312,6 +312,25 @@ def test_a_destroyed_key_does_not_survive_a_reader_or_a_killed_process(crowd: Lo
     again.store.close()
 
 
+@pytest.mark.slow
+def test_no_page_keeps_a_key_of_long_ago(tmp_path: Path) -> None:
+    """Through 90 epochs, while the table of keys outgrows a page of the file and tokens come and go."""
+    now, keys = [50.0], {}
+    store = Store(str(tmp_path / "randomness.sqlite"))
+    made = randomness.Randomness(store, bytes(32), epoch_seconds=100, grace_seconds=10, clock=lambda: now[0])
+    for number in range(90):
+        now[0] = 100.0 * number + 50
+        made.turn()
+        keys[number] = made._keys(number)
+        for i in range(3):
+            store.issue(f"randomness {number}", f"{i:064x}", bytes([number, i]), 1, 3)
+        stored = b"".join(path.read_bytes() for path in tmp_path.iterdir())
+        assert all(key in stored for key in keys[number])
+        # Its grace is over with the second turn after it.
+        assert not [old for old in range(number - 1) if any(key in stored for key in keys[old])]
+    store.close()
+
+
 @pytest.mark.parametrize("stage", ["begun", "evaluated", "made", "sent"])
 def test_what_is_deleted_is_not_sent_any_more(crowd: LocalCrowd, monkeypatch: pytest.MonkeyPatch, stage: str) -> None:
     """Wherever the run was stopped; another search with the same text keeps it, and what was sent loses its text."""

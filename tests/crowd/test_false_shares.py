@@ -48,7 +48,8 @@ def test_false_shares_decide_about_a_noisy_policy_and_not_about_st_u() -> None:
     assert policy.threshold - policy.k < false
     assert [opened(50, true, false) for true in (50, 69, 70, 71)] == [None, None, 70, 71]
     with_her, without = ([published(policy, count, key) for key in range(100)] for count in (70, None))
-    assert (np.mean(with_her) > 0.95, np.mean(without)) == (True, 0)
+    assert np.mean(with_her) > 0.95
+    assert not any(without)
     # As the record says: the δ of a threshold that is lower by e.
     lower = [calibrate.approximate_delta(1.0, 1, policy.threshold - e, 50) for e in (0, 5, 13)]
     assert lower[0] <= 1e-6 < lower[1] < 0.001 < lower[2]

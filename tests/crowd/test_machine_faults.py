@@ -31,6 +31,7 @@ from searchveil.errors import InputError
 def relay(monkeypatch: pytest.MonkeyPatch) -> Iterator[int]:
     """A relay on a port of this machine that has little patience."""
     monkeypatch.setattr(bodies, "SLOWEST_HEADERS", 0.2)
+    monkeypatch.setattr(web, "KEPT_ALIVE", 1)
     monkeypatch.setattr(bodies, "SLOWEST_BODY", 0.2)
     server = web.serving(relay_app(Relay(hpke.generate()[0], {0: "http://127.0.0.1:1"})))
     with web.listen("127.0.0.1", 0) as place:
@@ -76,6 +77,25 @@ def test_who_never_finishes_a_request_is_given_up(relay: int) -> None:
     head = b"POST /reports/1 HTTP/1.1\r\nHost: relay\r\nContent-Length: 5000\r\n\r\n"
     assert answer_to(relay, head, drip=bytes(1000)).startswith(b"HTTP/1.1 408 ")
     assert answer_to(relay, b"GET / HTTP/1.1\r\nHost: relay\r\n\r\n").startswith(b"HTTP/1.1 404 ")
+
+
+def test_who_never_finishes_a_second_request_is_given_up(relay: int) -> None:
+    with socket.create_connection(("127.0.0.1", relay), timeout=60) as client:
+        client.sendall(b"GET / HTTP/1.1\r\nHost: relay\r\n\r\n")
+        assert client.recv(1 << 16).startswith(b"HTTP/1.1 404 ")
+        client.sendall(b"POST /reports/1 HTTP/1.1\r\nX-Slow: ")
+        client.settimeout(0.05)
+        for _ in range(600):
+            try:
+                client.sendall(b"X")
+                assert client.recv(1) == b""
+                break
+            except TimeoutError:
+                continue
+            except OSError:
+                break
+        else:
+            raise AssertionError("the connection is still held")
 
 
 def test_a_place_that_is_taken_is_told(relay: int) -> None:

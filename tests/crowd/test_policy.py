@@ -2,19 +2,22 @@
 
 import json
 import re
+from collections.abc import Sequence
 from dataclasses import replace
-from math import ceil, log
+from math import ceil, log, sqrt
 from pathlib import Path
 
 import pytest
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
+from searchveil.crowd.aggregate import Opened, publish
 from searchveil.crowd.artifacts import Artifact, Search, fits, kind_named
-from searchveil.crowd.choice import candidates
+from searchveil.crowd.choice import candidates, chance_of_publishing, sends
 from searchveil.crowd.jobs import Job, JobError, read_job
 from searchveil.crowd.policy import POLICIES, Policy, make_policy
 from searchveil.errors import InputError
 from searchveil.privacy import calibrate
+from searchveil.privacy.noise import Source
 
 LN10, USERS = log(10), 657_426
 DELTA = 1 / (USERS + 1)
@@ -125,6 +128,27 @@ def test_every_promise_has_its_proof(name: str) -> None:
 def test_wrong_numbers_are_refused(given: dict[str, object], problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         make_policy(**given)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("policy", "holders"),
+    [
+        (make_policy("ST_u", epsilon=2.0, delta=0.2, p=0.5), range(0, 30, 3)),
+        (make_policy("DP_u", k=3, epsilon=1.0, delta=0.01), range(0, 16, 2)),
+        (make_policy("FT_u", k=3), (2, 3, 9)),
+    ],
+)
+def test_the_chance_of_publishing_is_that_of_coins_and_noise(policy: Policy, holders: Sequence[int]) -> None:
+    """4,000 releases by the crowd's own code; each comparison is wrong with a probability below 1e-5 over keys."""
+    asked, runs = job(policy), 4_000
+    for number in holders:
+        texts = [f"text {i}" for i in range(runs)]
+        senders = [sum(sends(asked, bytes([i]) * 32, text) for i in range(number)) for text in texts]
+        opened = [Opened(text, n) for text, n in zip(texts, senders, strict=True) if n >= policy.k]
+        found = publish(asked, opened, source=Source(bytes(32))).table.num_rows
+        chance = chance_of_publishing(policy, number)
+        assert abs(found - runs * chance) <= 4.5 * sqrt(runs * chance * (1 - chance)) + 1e-6, number
 
 
 # --- jobs ---

@@ -36,7 +36,9 @@ def run_clients(home: Path, community: Community, job: Job, clients: int, querie
             log.add(Search(f"query {i}", 1.0) for i in range(queries))
             log.set_consent(job.id.hex(), "always")
             for _ in range(20):
-                client = Client(log, community, invitations[number], bytes([number]) * 32, http=http, patience=0.05)
+                client = Client(
+                    log, community, invitations[number], bytes([number]) * 32, http=http, named=http, patience=0.05
+                )
                 try:
                     (found,) = [one for one in client.jobs() if one.id == job.id]
                     if client.run(found).reports == queries:

@@ -4,10 +4,14 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
+from scipy.stats import binom
+
 from searchveil.crowd.aggregate import Opened
 from searchveil.crowd.artifacts import Artifact, Search, distinct, fits, kind_named
 from searchveil.crowd.jobs import Job
+from searchveil.crowd.policy import Policy
 from searchveil.crowd.report import coin
+from searchveil.privacy.calibrate import tail
 from searchveil.privacy.sample_threshold import COIN_BITS
 from searchveil.privacy.sample_threshold import coin as chance_of
 
@@ -44,6 +48,18 @@ def sends(job: Job, user: bytes, text: str) -> bool:
 def as_kept(searches: Iterable[Search]) -> list[Search]:
     """The rows as a member's own log keeps them: each once, in the order of time, first those without one."""
     return sorted(dict.fromkeys(searches), key=lambda one: (one.time is not None, one.time or 0.0))
+
+
+def chance_of_publishing(policy: Policy, holders: int) -> float:
+    """With which probability, over coins and noise, an artifact comes out that so many members (instances) have."""
+    if policy.name == "ST_u":
+        return float(binom.sf(policy.k - 1, holders, float(chance_of(policy.p))))
+    if not policy.noisy or holders < policy.k:
+        return float(holders >= policy.k)
+    missing = policy.threshold - holders
+    if missing >= 0:
+        return tail(policy.noise_scale, missing)
+    return 1 - tail(policy.noise_scale, 1 - missing)
 
 
 def central(job: Job, users: Iterable[tuple[bytes, Sequence[Search]]]) -> list[Opened]:

@@ -11,6 +11,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from http.cookiejar import CookieJar, DefaultCookiePolicy
 from secrets import SystemRandom
 from typing import Any
 
@@ -75,7 +76,10 @@ class Sent:
 
 
 class Client:
-    """One member. `http` sends requests; `clock` gives seconds since 1970."""
+    """One member. `clock` gives seconds since 1970.
+
+    `http` sends requests that must be anonymous, `named` those with a credential: on connections of their own.
+    """
 
     def __init__(
         self,
@@ -85,19 +89,24 @@ class Client:
         secret: bytes,
         *,
         http: httpx.Client | None = None,
+        named: httpx.Client | None = None,
         clock: Callable[[], float] = time.time,
         patience: float = 0.2,
         longest_wait: float = 0,
     ) -> None:
         self.log, self.community, self.secret, self.clock = log, community, secret, clock
         self.invitation, self.patience, self.longest_wait = invitation, patience, longest_wait
-        self.http = http or httpx.Client(timeout=120)
+        self.http, self.named = http or httpx.Client(timeout=120), named or httpx.Client(timeout=120)
+        for one in (self.http, self.named):  # a cookie would tell who asks anonymously
+            one.cookies = CookieJar(DefaultCookiePolicy(allowed_domains=[]))
 
     # --- jobs ---
 
     def jobs(self) -> list[Job]:
         """The jobs that are open now and signed by the community; a forged one stops everything."""
         documents = self._get(f"{self.community.server}/jobs")
+        if not isinstance(documents, list):
+            raise CrowdError(f"{self.community.server} does not answer as it should: this is no list of jobs")
         jobs = [read_job(document, self.community.signer) for document in documents]
         return [job for job in jobs if job.opens <= self.clock() < job.expires]
 
@@ -137,7 +146,11 @@ class Client:
     def _begin(self, job: Job) -> None:
         """Write down which artifacts are considered. Tokens of other machines of this member count against them."""
         name = job.id.hex()
-        left = self._get(f"{self.community.server}/tokens/{name}", credential(self.invitation, "server"))["left"]
+        url = f"{self.community.server}/tokens/{name}"
+        answer = self._get(url, credential(self.invitation, "server"))
+        left = answer.get("left") if isinstance(answer, dict) else None
+        if not isinstance(left, int) or left < 0:
+            raise CrowdError(f"{url} does not say how many tokens are left")
         chosen = self.candidates(job).taken[:left]
         heads = [sends(job, self.secret, one.text) for one in chosen]
         # Whatever the coins show: who hands out these tokens knows the member by name.
@@ -213,8 +226,8 @@ class Client:
         if not inputs:
             return []
         listed = read_epochs(self._get(f"{self.community.randomness}/epochs"), self.community.randomness_signer)
-        epoch = listed.get(str(job.epoch))
-        if epoch is None or (epoch["oprf"], epoch["token"]) != (job.randomness_key, job.randomness_token_key):
+        epoch = listed.get(str(job.epoch), {})
+        if (epoch.get("oprf"), epoch.get("token")) != (job.randomness_key, job.randomness_token_key):
             raise CrowdError("the job names other keys than the randomness server; nothing was sent")
         tokens = self._tokens(f"{self.community.randomness}/tokens/{job.epoch}", "randomness", asked, epoch["token"])
         outputs: list[bytes] = []
@@ -309,10 +322,17 @@ class Client:
     # --- HTTP ---
 
     def _get(self, url: str, shown: str | None = None) -> Any:
-        return self._answer(lambda: self.http.get(url, headers=_authorization(shown)), url).json()
+        answer = self._answer(lambda: self._by(shown).get(url, headers=_authorization(shown)), url)
+        try:
+            return answer.json()
+        except ValueError as error:
+            raise CrowdError(f"{url} does not answer as it should: this is no JSON") from error
 
     def _post(self, url: str, body: bytes, shown: str | None = None) -> bytes:
-        return self._answer(lambda: self.http.post(url, content=body, headers=_authorization(shown)), url).content
+        return self._answer(lambda: self._by(shown).post(url, content=body, headers=_authorization(shown)), url).content
+
+    def _by(self, shown: str | None) -> httpx.Client:
+        return self.http if shown is None else self.named
 
     def _answer(self, ask: Callable[[], httpx.Response], url: str) -> httpx.Response:
         """Requests can be repeated: the programs know one that they have answered before."""
@@ -336,7 +356,7 @@ class Client:
 
 
 def _authorization(shown: str | None) -> dict[str, str]:
-    """A connection on which a member has shown a credential is used for nothing else."""
+    """A connection on which a member has shown a credential ends with that."""
     return {} if shown is None else {"Authorization": f"Bearer {shown}", "Connection": "close"}
 
 

@@ -43,6 +43,11 @@ class Job:
     recent: bool = False  # under a contribution bound: the last d artifacts instead of the first
 
     def check(self) -> None:
+        texts = (self.community, self.artifact, self.randomness_key, self.randomness_token_key, self.token_key)
+        if not all(isinstance(one, str) for one in texts) or not all(
+            type(one) is int for one in (self.epoch, self.opens, self.expires, self.secondary_k or 0)
+        ):
+            raise JobError("a job is not the document that it should be")
         self.policy.check()
         kind_named(self.artifact)
         if self.secondary_k is not None and (self.policy.is_private or not 2 <= self.secondary_k <= MOST_SHARES):

@@ -143,8 +143,8 @@ def read_epochs(record: dict[str, str], signer: bytes) -> dict[str, dict[str, st
     try:
         text, signature = record["epochs"], bytes.fromhex(record["signature"])
         Ed25519PublicKey.from_public_bytes(signer).verify(signature, _PURPOSE + text.encode())
-        listed: dict[str, dict[str, str]] = json.loads(text)["epochs"]
-    except (InvalidSignature, KeyError, ValueError, TypeError) as error:
+        listed: dict[str, dict[str, str]] = {name: dict(one) for name, one in json.loads(text)["epochs"].items()}
+    except (InvalidSignature, KeyError, ValueError, TypeError, AttributeError) as error:
         raise InputError("the list of epochs is not signed by this community's randomness server") from error
     return listed
 

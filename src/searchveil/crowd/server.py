@@ -3,6 +3,7 @@
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import lru_cache
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -34,18 +35,18 @@ class Server:
 
     def __init__(self, store: Store, private: bytes, signer: bytes, *, clock: Callable[[], float] = time.time) -> None:
         self.store, self.private, self.signer, self.clock = store, private, signer, clock
-        self._jobs: dict[bytes, tuple[Job, bytes]] = {}
+        # Working a promise out takes some tenths of a second, and anybody may ask for the status.
+        self._read = lru_cache(maxsize=1_000)(lambda document: read_job(document, signer))
 
     def open_jobs(self) -> dict[bytes, tuple[Job, bytes]]:
         """The jobs that take reports, with the private keys of their tokens."""
-        now, known = self.clock(), self._jobs  # which another thread may replace meanwhile
+        now = self.clock()
         found = {}
         for stored in self.store.jobs():
             if not stored.closed and stored.token_private is not None:
-                job = known[stored.id][0] if stored.id in known else read_job(stored.document, self.signer)
+                job = self._read(stored.document)
                 if job.opens - LATE <= now < job.expires + LATE:
                     found[stored.id] = job, stored.token_private
-        self._jobs = found
         return found
 
     def documents(self) -> list[Any]:
@@ -105,7 +106,7 @@ class Server:
         """What anybody may know of each job: no figure of a differentially private one beyond its promise."""
         open_now, published, found = self.open_jobs(), self.store.published(), []
         for stored in self.store.jobs():
-            job = read_job(stored.document, self.signer)
+            job = self._read(stored.document)
             found.append(
                 {
                     "job": job.id.hex(),

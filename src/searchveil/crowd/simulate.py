@@ -103,12 +103,13 @@ def simulate(
             job = new_job(home / "server.toml", artifact, policy, days=1, secondary_k=secondary_k)
             invitations = invite(home, len(users))
             progress(f"running {len(users):,} clients")
-            with httpx.Client(timeout=120, limits=httpx.Limits(max_connections=4 * AT_A_TIME)) as http:
+            limits = httpx.Limits(max_connections=4 * AT_A_TIME)
+            with httpx.Client(timeout=120, limits=limits) as http, httpx.Client(timeout=120, limits=limits) as named:
 
                 def run(number: int, searches: Sequence[Search]) -> Sent:
                     log = OwnLog(home / "clients" / f"{number}.sqlite", durable=False)  # it is thrown away
                     log.add(searches)
-                    client = Client(log, community, invitations[number], os.urandom(32), http=http)
+                    client = Client(log, community, invitations[number], os.urandom(32), http=http, named=named)
                     (found,) = [one for one in client.jobs() if one.id == job.id]
                     log.set_consent(job.id.hex(), "always")
                     sent = client.run(found)

@@ -29,6 +29,7 @@ _BROWSERS = Middleware(
     allow_credentials=True,
     max_age=3600,
 )
+KEPT_ALIVE = 30  # seconds between two requests on a connection
 MOST_CONNECTIONS = 1_000  # at a time: each may hold a body of two megabytes
 Handler = Callable[[Request], Awaitable[Response]]
 
@@ -70,7 +71,7 @@ def serving(app: Starlette, certificate: str | None = None, key: str | None = No
         ssl_keyfile=key,
         log_level="warning",
         access_log=False,
-        timeout_keep_alive=30,
+        timeout_keep_alive=KEPT_ALIVE,
         server_header=False,
         limit_concurrency=MOST_CONNECTIONS,
     )
