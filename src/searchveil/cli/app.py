@@ -11,7 +11,15 @@ from searchveil.cli.attacks import attack
 from searchveil.cli.collab import collab
 from searchveil.cli.crowd import crowd
 from searchveil.cli.methods import OF_PLAN, MethodOptions, method_command
-from searchveil.cli.options import BudgetOptions, Json, LogOptions, LogPaths, OptionalLogPaths, with_option_groups
+from searchveil.cli.options import (
+    BudgetOptions,
+    Json,
+    LogOptions,
+    LogPaths,
+    OptionalLogPaths,
+    example,
+    with_option_groups,
+)
 from searchveil.errors import InputError
 
 if TYPE_CHECKING:
@@ -31,10 +39,6 @@ app.add_typer(collab, name="collab")
 app.add_typer(crowd, name="crowd")
 
 
-def _example(line: str) -> str:
-    return f"Example: `{line}`"
-
-
 def _tell_version(wanted: bool) -> None:
     if wanted:
         from importlib.metadata import version
@@ -52,7 +56,7 @@ def searchveil(
     """Publish web search logs without publishing the people in them."""
 
 
-@app.command(epilog=_example("searchveil demo --users 20000 --seed 1 --out log.tsv"))
+@app.command(epilog=example("searchveil demo --users 20000 --seed 1 --out log.tsv"))
 def demo(
     out: Annotated[str, typer.Option(help="log.tsv, log.tsv.gz or log.parquet.")],
     users: Annotated[int, typer.Option(help="How many users.")] = 2000,
@@ -85,7 +89,7 @@ def demo(
         print(f"{show.counted(log.planted, 'row is', 'rows are')} planted personal queries that must never come out")
 
 
-@app.command(epilog=_example("searchveil inspect log.tsv"))
+@app.command(epilog=example("searchveil inspect log.tsv"))
 @with_option_groups
 def inspect(
     log: LogPaths,
@@ -114,7 +118,7 @@ def inspect(
     show.summary(summary)
 
 
-@app.command(epilog=_example("searchveil methods"))
+@app.command(epilog=example("searchveil methods"))
 def methods(
     markdown: Annotated[bool, typer.Option("--markdown", help="The page docs/methods.md.")] = False,
     json: Json = False,
@@ -234,7 +238,7 @@ def _what_lets_more_pass(mechanism: "Mechanism") -> str:
     return " or ".join(filter(None, (", ".join(ways[:-1]), ways[-1])))
 
 
-@app.command(epilog=_example("searchveil pool --queries queries.txt --out pool.parquet"))
+@app.command(epilog=example("searchveil pool --queries queries.txt --out pool.parquet"))
 def pool(
     out: Annotated[str, typer.Option(help="The Parquet file to make.")],
     queries: Annotated[str | None, typer.Option(help="A public list of queries: txt, csv, tsv or parquet.")] = None,
@@ -268,7 +272,7 @@ def pool(
         print(f"{made.path}: {show.counted(made.size, 'query', 'queries')}")
 
 
-@app.command(epilog=_example("searchveil export release --layout click-graph --out graph"))
+@app.command(epilog=example("searchveil export release --layout click-graph --out graph"))
 def export(
     folder: Annotated[str, typer.Argument(metavar="DIR", help="A release folder with clicks.")],
     out: Annotated[str, typer.Option(help="The folder to make.")],
@@ -286,7 +290,7 @@ def export(
         show.rows({name: show.counted(rows, "row") for name, rows in files.items()})
 
 
-@app.command(epilog=_example("searchveil resample release --scale 2 --out larger"))
+@app.command(epilog=example("searchveil resample release --scale 2 --out larger"))
 def resample(
     folder: Annotated[str, typer.Argument(metavar="DIR", help="A release folder of the method synthetic.")],
     out: Annotated[str, typer.Option(help="The folder to make.")],
@@ -313,7 +317,7 @@ def resample(
         print(f"{drawn.table.num_rows:,} rows in {place}, under the guarantee of {folder}")
 
 
-@app.command(epilog=_example("searchveil evaluate release --against log.tsv"))
+@app.command(epilog=example("searchveil evaluate release --against log.tsv"))
 @with_option_groups
 def evaluate(
     folder: Annotated[str, typer.Argument(metavar="DIR", help="A release folder.")],
@@ -371,7 +375,7 @@ def evaluate(
     print(f"The report is {page}; it opens without a network.")
 
 
-@app.command(epilog=_example("searchveil sweep experiments/small.toml --out small-results"))
+@app.command(epilog=example("searchveil sweep experiments/small.toml --out small-results"))
 def sweep(
     experiment: Annotated[str, typer.Argument(metavar="FILE", help="An experiment in TOML (docs/experiments).")],
     out: Annotated[str | None, typer.Option(help="The folder of the results; NAME-results if left out.")] = None,
@@ -426,7 +430,7 @@ def audit(
         raise typer.Exit(1)
 
 
-@app.command(epilog=_example("searchveil ledger account.sqlite"))
+@app.command(epilog=example("searchveil ledger account.sqlite"))
 def ledger(
     file: Annotated[str, typer.Argument(metavar="FILE", help="A ledger made by release --ledger.")],
     json: Json = False,
@@ -446,7 +450,7 @@ def ledger(
         show.account(spent)
 
 
-@app.command(epilog=_example("searchveil studio log.tsv --ledger account.sqlite"))
+@app.command(epilog=example("searchveil studio log.tsv --ledger account.sqlite"))
 def studio(
     log: Annotated[str | None, typer.Argument(metavar="[LOG]", help="A log to begin with.", show_default=False)] = None,
     ledger: Annotated[str | None, typer.Option(metavar="FILE", help="The ledger that pays; made if new.")] = None,

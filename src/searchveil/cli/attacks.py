@@ -4,12 +4,12 @@ from typing import Annotated
 
 import typer
 
-from searchveil.cli.options import Json, LogOptions, LogPaths, with_option_groups
+from searchveil.cli.options import Json, LogOptions, LogPaths, example, with_option_groups
 
 attack = typer.Typer(help="Attacks that show why a method does, or does not, protect people.", no_args_is_help=True)
 
 
-@attack.command("k-anonymity", epilog="Example: `searchveil attack k-anonymity log.tsv --k 5`")
+@attack.command("k-anonymity", epilog=example("searchveil attack k-anonymity log.tsv --k 5"))
 @with_option_groups
 def attack_k_anonymity(
     log: LogPaths,
@@ -33,7 +33,7 @@ def attack_k_anonymity(
     show.result(result, as_json=json)
 
 
-@attack.command("safelog-clicks", epilog="Example: `searchveil attack safelog-clicks --runs 50`")
+@attack.command("safelog-clicks", epilog=example("searchveil attack safelog-clicks --runs 50"))
 def attack_safelog_clicks(
     noise_scale: Annotated[float, typer.Option(help="b of the paper's release.")] = 10.0,
     above: Annotated[float, typer.Option(help="K of the paper's release: out iff the noisy count is above.")] = 10.0,
@@ -50,7 +50,7 @@ def attack_safelog_clicks(
 
 
 @attack.command(
-    "re-identification", epilog="Example: `searchveil attack re-identification log.tsv --release release --known 3`"
+    "re-identification", epilog=example("searchveil attack re-identification log.tsv --release release --known 3")
 )
 @with_option_groups
 def attack_re_identification(

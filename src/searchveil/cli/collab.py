@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from searchveil.cli.options import BudgetOptions, Json, LogOptions, LogPaths, with_option_groups
+from searchveil.cli.options import BudgetOptions, Json, LogOptions, LogPaths, example, with_option_groups
 from searchveil.errors import InputError
 
 if TYPE_CHECKING:
@@ -30,17 +30,13 @@ TranscriptPath = Annotated[
 ]
 
 
-def _example(line: str) -> str:
-    return f"Example: `{line}`"
-
-
 def _check_tools() -> None:
     from searchveil.extras import require_extra
 
     require_extra("collab", "httpx", "pyhpke", "rbcl", "starlette", "uvicorn", what="collab needs more packages")
 
 
-@collab.command(epilog=_example("searchveil collab init library-a --name library-a"))
+@collab.command(epilog=example("searchveil collab init library-a --name library-a"))
 def init(
     folder: Annotated[str, typer.Argument(metavar="DIR", help="The folder of a party or of the coordinator.")],
     name: Annotated[str | None, typer.Option(help="Of a new one: how the run file calls it.")] = None,
@@ -71,7 +67,7 @@ def init(
         print(f'  {other} = "{fingerprint}"')
 
 
-@collab.command(epilog=_example("searchveil collab coordinator --run run.toml --folder coordinator"))
+@collab.command(epilog=example("searchveil collab coordinator --run run.toml --folder coordinator"))
 def coordinator(
     run: RunPath,
     folder: Folder,
@@ -96,7 +92,7 @@ def coordinator(
     print("All parties have their release.")
 
 
-@collab.command(epilog=_example("searchveil collab party log.tsv --run run.toml --folder library-a --out release"))
+@collab.command(epilog=example("searchveil collab party log.tsv --run run.toml --folder library-a --out release"))
 @with_option_groups
 def party(
     log: LogPaths,
@@ -143,7 +139,7 @@ def party(
 
 
 @collab.command(
-    epilog=_example("searchveil collab simulate log.tsv --parties 3 --epsilon 5 --delta 1e-4 --per-user 3 --out joint")
+    epilog=example("searchveil collab simulate log.tsv --parties 3 --epsilon 5 --delta 1e-4 --per-user 3 --out joint")
 )
 @with_option_groups
 def simulate(

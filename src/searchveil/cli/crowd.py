@@ -1,14 +1,17 @@
 """`searchveil crowd …`: the programs of a crowd, their jobs, and a whole one on this machine."""
 
-from dataclasses import asdict
+from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from searchveil.cli.crowd_client import client, example
-from searchveil.cli.options import BudgetOptions, Json, LogOptions, LogPaths, with_option_groups
+from searchveil.cli.crowd_client import client
+from searchveil.cli.options import BudgetOptions, Json, LogOptions, LogPaths, example, with_option_groups
 from searchveil.errors import InputError
+
+if TYPE_CHECKING:
+    from searchveil.crowd.policy import Policy
 
 crowd = typer.Typer(help="A search log that nobody holds: servers, relays and clients.", no_args_is_help=True)
 job = typer.Typer(help="Jobs of a server: make one, list them, publish what came in.", no_args_is_help=True)
@@ -25,15 +28,38 @@ def prepare() -> None:
 
 
 Config = Annotated[Path, typer.Option(metavar="FILE", help="The program's TOML file (docs/run-a-crowd.md).")]
-ArtifactKind = Annotated[str, typer.Option(help="query, reformulation, query-url or ltr.")]
-PolicyKind = Annotated[str, typer.Option(help="ST_u, DP_u, DP_a, FT_u or FT_a.")]
-K = Annotated[int | None, typer.Option(help="Shares that open an artifact; the smallest that keeps the promise.")]
-PerUser = Annotated[int | None, typer.Option(help="Artifacts of a member, d.")]
-Chance = Annotated[float | None, typer.Option("--p", help="ST_u: with which probability an artifact is sent.")]
-Epsilon = Annotated[float | None, typer.Option(help="ε of ST_u, DP_u and DP_a.")]
-Delta = Annotated[float | None, typer.Option(help="δ of ST_u, DP_u and DP_a.")]
-Colluding = Annotated[int, typer.Option(min=0, help="ST_u: lying clients that the threshold allows for.")]
-SecondaryK = Annotated[int | None, typer.Option(help="FT_u, FT_a: send spellings too; so many must share one.")]
+
+
+def _job(help: str, *names: str, **limits: Any) -> Any:
+    return typer.Option(*names, help=help, rich_help_panel="The job", **limits)
+
+
+@dataclass
+class JobOptions:
+    """What a job collects, and its policy."""
+
+    artifact: Annotated[str, _job("query, reformulation, query-url or ltr.")] = "query"
+    policy: Annotated[str, _job("ST_u, DP_u, DP_a, FT_u or FT_a.")] = "ST_u"
+    k: Annotated[int | None, _job("Shares that open an artifact; the smallest that keeps the promise.")] = None
+    per_user: Annotated[int | None, _job("Artifacts of a member, d.")] = None
+    p: Annotated[float | None, _job("ST_u: with which probability an artifact is sent.", "--p")] = None
+    epsilon: Annotated[float | None, _job("ε of ST_u, DP_u and DP_a.")] = None
+    delta: Annotated[float | None, _job("δ of ST_u, DP_u and DP_a.")] = None
+    colluding: Annotated[int, _job("ST_u: lying clients that the threshold allows for.", min=0)] = 0
+    secondary_k: Annotated[int | None, _job("FT_u, FT_a: send spellings too; so many must share one.")] = None
+
+    def chosen_policy(self) -> "Policy":
+        from searchveil.crowd.policy import make_policy
+
+        return make_policy(
+            self.policy,
+            k=self.k,
+            per_user=self.per_user,
+            p=self.p,
+            epsilon=self.epsilon,
+            delta=self.delta,
+            colluding=self.colluding,
+        )
 
 
 @crowd.command(epilog=example("searchveil crowd init community --name Library --members 20"))
@@ -145,17 +171,10 @@ def status(
 
 
 @job.command("new", epilog=example("searchveil crowd job new --config community/server.toml --epsilon 1 --delta 1e-6"))
+@with_option_groups
 def job_new(
     config: Config,
-    artifact: ArtifactKind = "query",
-    policy: PolicyKind = "ST_u",
-    k: K = None,
-    per_user: PerUser = None,
-    p: Chance = None,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    colluding: Colluding = 0,
-    secondary_k: SecondaryK = None,
+    asked: JobOptions,
     domains: Annotated[bool, typer.Option("--domains", help="Cut addresses to their domain.")] = False,
     recent: Annotated[bool, typer.Option("--recent", help="The last d artifacts, not the first.")] = False,
     days: Annotated[float, typer.Option(help="How long it takes reports; at most as long as its epoch.")] = 7,
@@ -163,11 +182,10 @@ def job_new(
 ) -> None:
     """Sign a job and offer it to the members. The randomness server must be running."""
     from searchveil.cli import show
-    from searchveil.crowd.policy import make_policy
     from searchveil.crowd.programs import new_job
 
-    chosen = make_policy(policy, k=k, per_user=per_user, p=p, epsilon=epsilon, delta=delta, colluding=colluding)
-    made = new_job(config, artifact, chosen, days=days, secondary_k=secondary_k, domains=domains, recent=recent)
+    chosen, k = asked.chosen_policy(), asked.secondary_k
+    made = new_job(config, asked.artifact, chosen, days=days, secondary_k=k, domains=domains, recent=recent)
     if json:
         show.print_json({"job": made.id.hex(), "policy": asdict(chosen), "words": made.words()})
     else:
@@ -231,35 +249,27 @@ def simulate(
     out: Annotated[Path, typer.Option(help="The release folder to make.")],
     reading: LogOptions,
     budget: BudgetOptions,
+    asked: JobOptions,
     clients: Annotated[int, typer.Option(help="So many users of the log, the first ones.", min=1)] = 300,
-    artifact: ArtifactKind = "query",
-    policy: PolicyKind = "ST_u",
-    k: K = None,
-    per_user: PerUser = None,
-    p: Chance = None,
-    epsilon: Epsilon = None,
-    delta: Delta = None,
-    colluding: Colluding = 0,
-    secondary_k: SecondaryK = None,
     json: Json = False,
 ) -> None:
     """A whole crowd on this machine: every user a client, over real HTTP on loopback. Nothing leaves it."""
     from searchveil.cli import show
     from searchveil.crowd.artifacts import kind_named
-    from searchveil.crowd.policy import make_policy
     from searchveil.crowd.simulate import enough_for_all, users_of
     from searchveil.crowd.simulate import simulate as run
 
-    kind_named(artifact)
-    chosen = make_policy(policy, k=k, per_user=per_user, p=p, epsilon=epsilon, delta=delta, colluding=colluding)
+    kind_named(asked.artifact)
+    chosen = asked.chosen_policy()
     with show.steps() as step:
         step("reading the log")
         opened = reading.read(log, in_file_order=True)
         users = users_of(opened, clients)
         opened.engine.close()
-        if per_user is None and not chosen.is_private:
-            chosen = enough_for_all(artifact, chosen, users)
-        made = run(users, artifact, chosen, out, secondary_k=secondary_k, ledger=budget.open(), progress=step)
+        if asked.per_user is None and not chosen.is_private:
+            chosen = enough_for_all(asked.artifact, chosen, users)
+        ledger = budget.open()
+        made = run(users, asked.artifact, chosen, out, secondary_k=asked.secondary_k, ledger=ledger, progress=step)
     show.problems(opened)
     figures = {
         "clients": made.clients,

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from searchveil.cli.options import Json, LogOptions, LogPaths, with_option_groups
+from searchveil.cli.options import Json, LogOptions, LogPaths, example, with_option_groups
 from searchveil.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,10 +17,6 @@ if TYPE_CHECKING:
 client = typer.Typer(help="A member's own log, and the jobs that it takes part in.", no_args_is_help=True)
 
 Home = Annotated[Path, typer.Option(metavar="DIR", help="The folder with the member's log.")]
-
-
-def example(line: str) -> str:
-    return f"Example: `{line}`"
 
 
 @client.command("join", epilog=example("searchveil crowd client join community.json --invitation CODE --home me"))

@@ -5,17 +5,18 @@ from typing import Annotated
 
 import typer
 
-from searchveil.cli.options import Json, LogOptions, LogPaths, with_option_groups
+from searchveil.cli.options import Json, LogOptions, LogPaths, example, with_option_groups
 from searchveil.errors import InputError
 
 ReleaseFolder = Annotated[str, typer.Argument(metavar="DIR", help="A release folder.")]
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command("show", epilog="Example: `searchveil show release --top 10`")(show_release)
-    app.command("verify", epilog="Example: `searchveil verify release`")(verify_release)
-    example = "Example: `searchveil compare log.tsv --epsilon 1 --delta 1e-6`"
-    app.command("compare", epilog=example)(with_option_groups(compare_methods))
+    app.command("show", epilog=example("searchveil show release --top 10"))(show_release)
+    app.command("verify", epilog=example("searchveil verify release"))(verify_release)
+    app.command("compare", epilog=example("searchveil compare log.tsv --epsilon 1 --delta 1e-6"))(
+        with_option_groups(compare_methods)
+    )
 
 
 def show_release(

@@ -14,6 +14,7 @@ import typer.core
 import typer.main
 
 from searchveil.cli.options import Group, assumption_of, unfold
+from searchveil.cli.options import example as in_help
 from searchveil.errors import InputError, settings
 from searchveil.publish import DEFAULT_METHOD, METHODS, build, method_named, no_such_parameter
 from searchveil.wording import on_command_line, option_of
@@ -190,7 +191,7 @@ def method_command(
             if of_method is not None:
                 line = of_method.format(f"--method {method} {settings(mechanism.example).written(on_command_line)}")
                 line += with_effect.get(method, "")
-            single.command(name, help=f"{about}\n\n{method}: {summary_of(mechanism)}", epilog=_example(line))(
+            single.command(name, help=f"{about}\n\n{method}: {summary_of(mechanism)}", epilog=in_help(line))(
                 signature(method)
             )
             return typer.main.get_command(single)
@@ -210,15 +211,11 @@ def method_command(
 
         how_to_see = f"`searchveil {name} --method {DEFAULT_METHOD} --help` shows the options of a method, "
         app.command(
-            cls=OfMethod, epilog=_example(example), help=f"{about}\n\n{how_to_see}`searchveil methods` all methods."
+            cls=OfMethod, epilog=in_help(example), help=f"{about}\n\n{how_to_see}`searchveil methods` all methods."
         )(signature(None))
         return command
 
     return register
-
-
-def _example(line: str) -> str:
-    return f"Example: `{line}`"
 
 
 def method_in(args: Sequence[str]) -> str | None:

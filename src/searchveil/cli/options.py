@@ -3,7 +3,7 @@
 import inspect
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, is_dataclass
 from functools import wraps
 from typing import TYPE_CHECKING, Annotated, Any, get_type_hints
 
@@ -32,6 +32,11 @@ def _log(help: str, *names: str) -> Any:
 
 def _budget(help: str, *names: str) -> Any:
     return typer.Option(*names, help=help, rich_help_panel="The budget")
+
+
+def example(line: str) -> str:
+    """The end of a command's help."""
+    return f"Example: `{line}`"
 
 
 @dataclass
@@ -153,19 +158,19 @@ class FieldsGroup(Group):
         return self.kind(**{field.name: given.pop(field.name) for field in fields(self.kind)})
 
 
-GROUPS: dict[type[Any], Group] = {kind: FieldsGroup(kind) for kind in (LogOptions, BudgetOptions)}
-
-
 def with_option_groups(command: Callable[..., None]) -> Callable[..., None]:
-    """Lets a command take a whole group of options as one parameter."""
+    """Lets a command take a whole group of options, a dataclass, as one parameter."""
     return unfold(command, {})
 
 
 def unfold(command: Callable[..., None], special: Mapping[type[Any], Group]) -> Callable[..., None]:
     """The command with every option of its groups as a parameter of its own, as typer wants it."""
     hints = get_type_hints(command, include_extras=True)
-    known = {**GROUPS, **special}
-    groups = {name: known[hint] for name, hint in hints.items() if isinstance(hint, type) and hint in known}
+    groups = {
+        name: special.get(hint) or FieldsGroup(hint)
+        for name, hint in hints.items()
+        if isinstance(hint, type) and is_dataclass(hint)
+    }
     parameters = [
         parameter.replace(annotation=hints[name], kind=inspect.Parameter.KEYWORD_ONLY)
         for name, parameter in inspect.signature(command).parameters.items()

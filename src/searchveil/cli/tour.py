@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from searchveil.cli.options import example
 from searchveil.errors import InputError
 
 if TYPE_CHECKING:
@@ -17,7 +18,7 @@ MARK = ".searchveil-tour"  # in a folder that a tour made, and may make anew
 
 
 def add_to(app: typer.Typer) -> None:
-    app.command("tour", epilog="Example: `searchveil tour --users 2000 --out tour`")(tell)
+    app.command("tour", epilog=example("searchveil tour --users 2000 --out tour"))(tell)
 
 
 def tell(
