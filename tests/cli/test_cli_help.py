@@ -37,6 +37,7 @@ RUN = (
     "collab init",
     "collab simulate",
     "crowd init",
+    "crowd audit",
     "crowd simulate",
 )
 # Those that wait for others, or need a running crowd: such tests run them (tests/collab, tests/crowd, tests/studio).

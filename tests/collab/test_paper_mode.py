@@ -12,6 +12,7 @@ from consortium import Searches, search_log
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import sparse, stats
+from scipy.optimize import brentq
 from threads import SOLVER, PaperRun, Wire, WireEnd
 
 from searchveil.collab import paper_program
@@ -85,10 +86,25 @@ def test_no_user_is_exposed_beyond_the_limit(ran: PaperRun) -> None:
     assert not len(violated(counts, "multinomial", ran.outcome.draws, by_one_owner(20, 0.9, "kl").b))
 
 
+def recovered_counts(seen: Transformed) -> tuple[np.ndarray[Any, Any], float]:
+    """The attack of erratum C1: every user's count of every pair, and b, from what P0 sees and nothing else.
+
+    t_ij = c_i/(c_i − c_ij), so 1 − e^(−T_ji) = c_ij/c_i, and these add up to 1 over the users of a pair: that gives b.
+    """
+    shares = seen.conditions()
+    most = int(np.argmax(np.count_nonzero(shares, axis=0)))  # any pair would do
+
+    def excess(b: float) -> float:
+        return float(-np.expm1(-b * shares[:, most]).sum()) - 1
+
+    b = float(brentq(excess, 1e-12, 1e3, xtol=1e-15, rtol=1e-14))
+    return -np.expm1(-b * shares) * np.array(seen.totals, np.float64), b
+
+
 def test_the_solver_reads_every_count_of_every_user(ran: PaperRun) -> None:
     """Erratum C1: from what P0 sees, up to the order of the pairs; users come party by party."""
     assert ran.solver.seen is not None
-    found, b = paper_program.recovered_counts(ran.solver.seen)
+    found, b = recovered_counts(ran.solver.seen)
     assert b == pytest.approx(ln(10), rel=1e-9)
     whole = np.rint(found).astype(int)
     assert np.abs(found - whole).max() < 1e-6
@@ -100,7 +116,7 @@ def test_the_solver_reads_every_count_of_every_user(ran: PaperRun) -> None:
 def test_draws_come_back_to_the_pairs_they_were_computed_for(ran: PaperRun) -> None:
     """Columns are told apart by the counts that the attack reads: no two pairs have the same."""
     assert ran.solver.seen is not None
-    columns = np.rint(paper_program.recovered_counts(ran.solver.seen)[0]).astype(int).T.tolist()
+    columns = np.rint(recovered_counts(ran.solver.seen)[0]).astype(int).T.tolist()
     draws = paper_program.solved(ran.solver.seen, "kl", 0.1).draws.tolist()
     held = counts_by_hand()
     at = [columns.index([held[user].get(pair, 0) for user in sorted(held)]) for pair in ran.outcome.pairs]

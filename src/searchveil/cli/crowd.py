@@ -35,10 +35,9 @@ def _job(help: str, *names: str, **limits: Any) -> Any:
 
 
 @dataclass
-class JobOptions:
-    """What a job collects, and its policy."""
+class PolicyOptions:
+    """When an artifact opens, and what is promised."""
 
-    artifact: Annotated[str, _job("query, reformulation, query-url or ltr.")] = "query"
     policy: Annotated[str, _job("ST_u, DP_u, DP_a, FT_u or FT_a.")] = "ST_u"
     k: Annotated[int | None, _job("Shares that open an artifact; the smallest that keeps the promise.")] = None
     per_user: Annotated[int | None, _job("Artifacts of a member, d.")] = None
@@ -46,7 +45,6 @@ class JobOptions:
     epsilon: Annotated[float | None, _job("ε of ST_u, DP_u and DP_a.")] = None
     delta: Annotated[float | None, _job("δ of ST_u, DP_u and DP_a.")] = None
     colluding: Annotated[int, _job("ST_u: lying clients that the threshold allows for.", min=0)] = 0
-    secondary_k: Annotated[int | None, _job("FT_u, FT_a: send spellings too; so many must share one.")] = None
 
     def chosen_policy(self) -> "Policy":
         from searchveil.crowd.policy import make_policy
@@ -60,6 +58,14 @@ class JobOptions:
             delta=self.delta,
             colluding=self.colluding,
         )
+
+
+@dataclass
+class JobOptions(PolicyOptions):
+    """What a job collects, and its policy."""
+
+    artifact: Annotated[str, _job("query, reformulation, query-url or ltr.")] = "query"
+    secondary_k: Annotated[int | None, _job("FT_u, FT_a: send spellings too; so many must share one.")] = None
 
 
 @crowd.command(epilog=example("searchveil crowd init community --name Library --members 20"))
@@ -239,7 +245,26 @@ def job_release(
         print(f"{made.table.num_rows:,} rows in {out} (start with its README.md)")
 
 
-# --- simulate ---
+# --- without a crowd ---
+
+
+@crowd.command(epilog=example("searchveil crowd audit --epsilon 1 --delta 0.01 --p 0.2 --runs 600"))
+@with_option_groups
+def audit(
+    asked: PolicyOptions,
+    runs: Annotated[int, typer.Option(help="Releases for each scene, half of them with a member more.")] = 8_000,
+    confidence: Annotated[float, typer.Option(help="That a refuted promise is a broken one.")] = 0.95,
+    json: Json = False,
+) -> None:
+    """Try to refute what a policy promises, by many releases of invented members. Ends with 1 if it is refuted."""
+    from searchveil.cli import show
+    from searchveil.lab.audit.crowd import audit_policy
+
+    with show.steps() as step:
+        found = audit_policy(asked.chosen_policy(), runs=runs, confidence=confidence, progress=step)
+    show.result(found, as_json=json)
+    if found.refuted:
+        raise typer.Exit(1)
 
 
 @crowd.command(epilog=example("searchveil crowd simulate log.tsv --clients 300 --policy FT_u --k 5 --out crowd"))

@@ -15,7 +15,6 @@ from typing import Any
 
 import numpy as np
 from scipy import sparse
-from scipy.optimize import brentq
 
 from searchveil.collab.messages import Refused
 from searchveil.optimize import diversity, first_order
@@ -54,21 +53,6 @@ class Transformed:
         z = np.linalg.solve(slack, right)  # b/f_j
         shares: Reals = np.linalg.solve(slack, products) / z[:, None]
         return np.where(shares > NOTHING, shares, 0.0)
-
-
-def recovered_counts(seen: Transformed) -> tuple[Reals, float]:
-    """The attack of erratum C1: every user's count of every pair, and b, from what P0 sees and nothing else.
-
-    t_ij = c_i/(c_i − c_ij), so 1 − e^(−T_ji) = c_ij/c_i, and these add up to 1 over the users of a pair: that gives b.
-    """
-    shares = seen.conditions()
-    most = int(np.argmax(np.count_nonzero(shares, axis=0)))  # any pair would do
-
-    def excess(b: float) -> float:
-        return float(-np.expm1(-b * shares[:, most]).sum()) - 1
-
-    b = float(brentq(excess, 1e-12, 1e3, xtol=1e-15, rtol=1e-14))
-    return -np.expm1(-b * shares) * np.array(seen.totals, np.float64), b
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,6 @@ random scalar is a permutation that only who knows the scalar can undo.
 """
 
 import hashlib
-from collections.abc import Iterable
 
 from searchveil.crypto.sodium import rbcl
 
@@ -104,11 +103,6 @@ def hash_to_group(text: bytes, tag: bytes = OPRF_TAG) -> bytes:
     """A point of which nobody knows the discrete logarithm: hash_to_ristretto255 of RFC 9380, as in RFC 9497."""
     point: bytes = rbcl.crypto_core_ristretto255_from_hash(expand(text, tag, 64))
     return point
-
-
-def hash_all(texts: Iterable[bytes], tag: bytes) -> bytes:
-    """The points of many texts, one after the other."""
-    return b"".join([hash_to_group(text, tag) for text in texts])
 
 
 def expand(text: bytes, tag: bytes, size: int) -> bytes:

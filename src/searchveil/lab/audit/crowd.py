@@ -13,6 +13,7 @@ from searchveil.crowd.jobs import Job
 from searchveil.crowd.policy import Policy
 from searchveil.errors import InputError
 from searchveil.lab.audit import CHOOSING, AuditReport
+from searchveil.lab.audit.control import require_enough_runs
 from searchveil.lab.audit.evidence import Finding, Runs, choose
 from searchveil.lab.audit.scenes import Canary
 from searchveil.privacy.noise import Source
@@ -32,12 +33,12 @@ def audit_policy(
     policy: Policy,
     *,
     claimed: Policy | None = None,
-    runs: int = 4_000,
+    runs: int = 8_000,
     confidence: float = 0.95,
     source: Source | None = None,
     progress: Progress = silent,
 ) -> AuditReport:
-    """Release with and without a member `runs` times each and bound ε from below, at the claimed δ.
+    """Release `runs` times for each scene, half of them with a member, and bound ε from below at the claimed δ.
 
     `claimed` has the promise that is audited, where it is not the policy's own: a policy with a mistake in it makes
     none. A true promise is refuted with a probability of at most 1 − `confidence`, over all scenes together.
@@ -47,21 +48,23 @@ def audit_policy(
         raise InputError(f"{policy.name} claims no differential privacy: there is nothing to audit", parameter="policy")
     source = source or Source()
     job = Job("audit", "query", policy, 0, "", "", "", 0, 1)
-    scenes = _scenes(policy)
+    scenes, half = _scenes(policy), runs // 2
+    error = (1 - confidence) / len(scenes)
+    require_enough_runs(runs, 1 - CHOOSING, promise, error)
     findings = []
     for scene in scenes:
         progress(f"{scene.name}: {scene.what}")
         played = Runs(
-            [_scores(job, scene.others + 1, source) for _ in range(runs)],
-            [_scores(job, scene.others, source) for _ in range(runs)],
+            [_scores(job, scene.others + 1, source) for _ in range(half)],
+            [_scores(job, scene.others, source) for _ in range(half)],
         )
-        first = int(runs * CHOOSING)
+        first = int(half * CHOOSING)
         event = choose(Runs(played.present[:first], played.absent[:first]), promise.delta)
         proving = Runs(played.present[first:], played.absent[first:])
         canary = Canary(scene.name, scene.what, (), scene.others)
-        findings.append(Finding.of(canary, event, proving, promise.delta, (1 - confidence) / len(scenes)))
+        findings.append(Finding.of(canary, event, proving, promise.delta, error))
     plan = replace(plan_of(job), guarantee=promise)
-    return AuditReport(f"crowd {policy.name}", promise, plan.parameters, 2 * runs, confidence, tuple(findings))
+    return AuditReport(f"crowd {policy.name}", promise, plan.parameters, runs, confidence, tuple(findings))
 
 
 def _scenes(policy: Policy) -> Sequence[_Scene]:
