@@ -119,9 +119,10 @@ def costs(users: Users, log_read: SearchLog) -> list[list[str]]:
             policy = make_policy("ST_u", epsilon=epsilon, delta=1e-6, p=p)
             name = f"ST_u, p = {policy.p}, k = {policy.k}"
             rows.append([f"{epsilon:g}", name, "nobody", f"{expected(users, policy):.2f}"])
-        noisy = make_policy("DP_u", epsilon=epsilon, delta=1e-6, k=2)
-        name = f"DP_u, k = 2, T = {noisy.threshold}"
-        rows.append([f"{epsilon:g}", name, "server", f"{expected(users, noisy):.2f}"])
+        for k in (2, 5):
+            noisy = make_policy("DP_u", epsilon=epsilon, delta=1e-6, k=k)
+            name = f"DP_u, k = {k}, T = {noisy.threshold}"
+            rows.append([f"{epsilon:g}", name, "server", f"{expected(users, noisy):.2f}"])
         for mechanism in (Zealous(epsilon, 1e-6, per_user=1), Weighted(epsilon, 1e-6)):
             found = [mechanism.release(log_read).table.num_rows for _ in range(RUNS)]
             rows.append([f"{epsilon:g}", mechanism.method, "central", f"{sum(found) / RUNS:.2f}"])

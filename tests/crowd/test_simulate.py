@@ -13,9 +13,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from searchveil.crowd.simulate import users_of
+from searchveil.crowd.aggregate import publish
+from searchveil.crowd.choice import central
+from searchveil.crowd.jobs import Job
+from searchveil.crowd.policy import make_policy
+from searchveil.crowd.simulate import enough_for_all, simulate, users_of
 from searchveil.engine.duckdb import DuckDBEngine
 from searchveil.log import read_log
+from searchveil.log.demo import write_demo
 
 ROWS, CLIENTS = 300_000, 300  # DuckDB reads 122,880 rows at a time, by several threads
 
@@ -109,6 +114,25 @@ def test_the_rows_are_what_k_of_the_first_users_have(tmp_path: Path, rows: list[
     assert dict(zip(found["query"], found["count"], strict=True)) == expected
     assert expected
     assert (figures["clients"], figures["rows"], figures["reports"]) == (60, len(expected), counted.total())
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("artifact", "name"), [("query", "FT_a"), ("ltr", "FT_u")])
+def test_what_an_experiment_computes_is_what_a_simulation_releases(tmp_path: Path, artifact: str, name: str) -> None:
+    """Row by row, counts included: `crowd.choice.central` stands for a crowd that runs."""
+    write_demo(str(tmp_path / "log.parquet"), users=60, seed=5)
+    engine = DuckDBEngine()
+    engine.keep_order()
+    users = users_of(read_log(tmp_path / "log.parquet", engine=engine), 40)
+    engine.close()
+    policy = enough_for_all(artifact, make_policy(name, k=2), users)
+    made = simulate(users, artifact, policy, tmp_path / "out")
+    job = Job("experiment", artifact, policy, 0, "", "", "", 0, 1)
+    expected = publish(job, central(job, ((bytes([i]) * 32, rows) for i, rows in enumerate(users.values()))))
+    assert made.release.table.to_pylist() == expected.table.to_pylist()
+    assert expected.table.num_rows >= 3
+    assert pq.read_table(tmp_path / "out" / "data.parquet").to_pylist() == expected.table.to_pylist()
+    assert (made.clients, made.beyond) == (40, 0)
 
 
 @pytest.mark.slow
