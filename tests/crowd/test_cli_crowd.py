@@ -193,6 +193,15 @@ def test_missing_tools_are_told_with_what_to_type(searchveil: Run, monkeypatch: 
     assert "[crowd]" in said
 
 
+def test_nobody_joins_where_a_credential_would_travel_in_the_clear(tmp_path: Path, searchveil: Run) -> None:
+    places = ["--server", "http://crowd.example:8700", "--randomness", "https://dice.example:8701"]
+    searchveil("crowd", "init", tmp_path / "club", *places)
+    member = ["--invitation", "code", "--home", tmp_path / "me"]
+    said = searchveil("crowd", "client", "join", tmp_path / "club" / "community.json", *member, code=2)
+    assert "'http://crowd.example:8700' is not https" in said
+    assert not (tmp_path / "me").exists()
+
+
 def test_errors_say_what_to_do(tmp_path: Path, searchveil: Run) -> None:
     assert "add --epsilon 1" in searchveil("crowd", "simulate", "x.tsv", "--out", tmp_path / "o", code=2)
     assert "no artifact" in searchveil(

@@ -21,6 +21,7 @@ from searchveil.crowd.policy import make_policy
 from searchveil.crowd.report import SEALED_BYTES, dummy, make_report, primary_input, seal
 from searchveil.crowd.server import LATE
 from searchveil.crowd.store import ACCEPTED, EPOCH, REFUSED, RETRY, SPENT, Store
+from searchveil.crowd.tokens import credential
 from searchveil.crypto import voprf
 from searchveil.errors import InputError
 
@@ -221,6 +222,19 @@ def test_bodies_of_any_other_size_are_refused(crowd: LocalCrowd) -> None:
         assert crowd.http.post(url, content=bytes(most + 1)).status_code == 413
     assert crowd.http.post("http://relay-1/reports/9", content=b"x").status_code == 404
     assert crowd.http.post("http://server/tokens/zz", content=b"x").status_code in (401, 404)
+
+
+@pytest.mark.parametrize("number", ["0", "99", "-1", "1.5", "x", "9" * 5_000, "2147483648", "٣"])
+def test_numbers_that_are_nobodys_are_refused(crowd: LocalCrowd, number: str) -> None:
+    """Without an error of the database or of Python, which would fill the log."""
+    shown = {"Authorization": f"Bearer {credential(crowd.invite()[0], 'randomness')}"}
+    asked = (
+        f"http://relay-1/reports/{number}",
+        f"http://randomness/evaluate/{number}",
+        f"http://randomness/tokens/{number}",
+    )
+    for url in asked:
+        assert crowd.http.post(url, content=bytes(960), headers=shown).status_code in (400, 404), url
 
 
 def test_a_report_wrapped_for_another_relay_is_refused(crowd: LocalCrowd) -> None:

@@ -34,6 +34,7 @@ def client_join(
     from searchveil.crowd.config import Community
 
     known = Community.read(community)
+    known.check_addresses()
     log = _open(home)
     log.set("community", known.to_json())
     log.set("invitation", invitation)

@@ -6,6 +6,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 
@@ -14,6 +15,7 @@ from searchveil.crypto import hpke
 from searchveil.errors import InputError
 
 WEEK = 7 * 24 * 3600
+LOOPBACK = ("127.0.0.1", "::1", "localhost")  # nobody is on the way there
 
 
 @dataclass(frozen=True)
@@ -48,6 +50,17 @@ class Community:
             "hops": self.hops,
         }
         return json.dumps(record, indent=2) + "\n"
+
+    def check_addresses(self) -> None:
+        """A credential never travels in the clear."""
+        for url in (self.server, self.randomness, *(one.url for one in self.relays)):
+            parts = urlsplit(url)
+            if parts.scheme != "https" and not (parts.scheme == "http" and parts.hostname in LOOPBACK):
+                raise InputError(
+                    f"'{url}' is not https, so others on the way would see what you show there",
+                    parameter="community",
+                    instead="ask who made this file for addresses with https",
+                )
 
     @classmethod
     def read(cls, path: Path) -> "Community":
@@ -214,8 +227,6 @@ def init(
 
 def _listen(url: str) -> str:
     """The address to listen on, for a program that others reach under this URL."""
-    from urllib.parse import urlsplit
-
     parts = urlsplit(url)
     if not parts.hostname:
         raise InputError(f"'{url}' is no address such as https://crowd.example:8700")

@@ -23,7 +23,7 @@ from starlette.routing import Route
 from searchveil.bodies import read_body
 from searchveil.crowd.store import EPOCH, ISSUED, SPENT, Store
 from searchveil.crowd.tokens import TOKEN_BYTES, TokenError, is_genuine, read_elements, write_evaluation
-from searchveil.crowd.web import application, member, octets
+from searchveil.crowd.web import application, member, number_in, octets
 from searchveil.crypto import voprf
 from searchveil.errors import InputError
 
@@ -156,11 +156,11 @@ def randomness_app(randomness: Randomness, members: Callable[[], frozenset[str]]
     async def tokens(request: Request) -> Response:
         who = member(request, members)
         body = await read_body(request, randomness.batches * voprf.ELEMENT_BYTES)
-        return octets(await run_in_threadpool(randomness.tokens, request.path_params["epoch"], who, body))
+        return octets(await run_in_threadpool(randomness.tokens, number_in(request, "epoch"), who, body))
 
     async def evaluate(request: Request) -> Response:
         body = await read_body(request, TOKEN_BYTES + BATCH * voprf.ELEMENT_BYTES)
-        return octets(await run_in_threadpool(randomness.evaluate, request.path_params["epoch"], body))
+        return octets(await run_in_threadpool(randomness.evaluate, number_in(request, "epoch"), body))
 
     async def turn_in_time() -> None:
         """Keys are destroyed when their time is over, whether or not anybody asks."""
@@ -180,8 +180,8 @@ def randomness_app(randomness: Randomness, members: Callable[[], frozenset[str]]
     return application(
         [
             Route("/epochs", epochs),
-            Route("/tokens/{epoch:int}", tokens, methods=["POST"]),
-            Route("/evaluate/{epoch:int}", evaluate, methods=["POST"]),
+            Route("/tokens/{epoch}", tokens, methods=["POST"]),
+            Route("/evaluate/{epoch}", evaluate, methods=["POST"]),
         ],
         lifespan,
     )

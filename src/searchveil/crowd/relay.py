@@ -23,7 +23,7 @@ from starlette.routing import Route
 from searchveil.bodies import read_body
 from searchveil.crowd.report import LAYER_BYTES, RECEIPT_BYTES, SEALED_BYTES, unwrap
 from searchveil.crowd.store import REFUSED, RETRY
-from searchveil.crowd.web import application, octets
+from searchveil.crowd.web import application, number_in, octets
 from searchveil.crypto.hpke import UnsealError
 
 MOST_REPORTS = 2_000  # in one request
@@ -141,10 +141,10 @@ def relay_app(relay: Relay) -> Starlette:
             yield
 
     async def reports(request: Request) -> Response:
-        layers = request.path_params["layers"]
-        if not 1 <= layers <= MOST_LAYERS:
+        layers = number_in(request, "layers", MOST_LAYERS)
+        if layers < 1:
             raise HTTPException(404, f"a relay takes reports with 1 to {MOST_LAYERS} layers")
         body = await read_body(request, MOST_REPORTS * (SEALED_BYTES + layers * LAYER_BYTES))
         return octets(await relay.take(layers, body))
 
-    return application([Route("/reports/{layers:int}", reports, methods=["POST"])], lifespan)
+    return application([Route("/reports/{layers}", reports, methods=["POST"])], lifespan)

@@ -58,6 +58,14 @@ def application(routes: list[Route], lifespan: Any = None) -> Starlette:
     return Starlette(routes=routes, middleware=[_BROWSERS], exception_handlers=handlers, lifespan=lifespan)
 
 
+def number_in(request: Request, name: str, most: int = 2**31 - 1) -> int:
+    """A number in a path. Longer ones are nobody's, and would be errors of the database or of Python."""
+    text = request.path_params[name]
+    if not (text.isascii() and text.isdecimal() and len(text) <= 10 and int(text) <= most):
+        raise HTTPException(404, f"a number up to {most} stands here")
+    return int(text)
+
+
 def octets(body: bytes) -> Response:
     return Response(body, media_type="application/octet-stream")
 
