@@ -13,9 +13,10 @@ const unpacked = join(out, "unpacked");
 const common = { absWorkingDir: root, preserveSymlinks: true, bundle: true, charset: "utf8", legalComments: "none", logLevel: "warning", target: ["chrome121", "firefox142"] };
 const version = JSON.parse(readFileSync(join(root, "package.json"), "utf8")).version;
 
-/** Where a rule's pages are, as a match pattern: with a query in the address, unless the site may post it. */
-function patterns({ templates, box }) {
-  return templates.map((template) => template.replace(/\?.*/s, box ? "*" : "?*"));
+/** Where a rule's pages are, as match patterns: with a query in the address, unless the site may post it. */
+function patterns({ templates, domains, box, wholeHost }) {
+  const all = templates.flatMap((one) => (domains ?? [""]).map((domain) => one.replace("{domain}", domain)));
+  return all.map((template) => (wholeHost ? template.replace(/([^/])\/[^/].*/s, "$1/*") : template.replace(/\?.*/s, box ? "*" : "?*")));
 }
 
 function manifest() {

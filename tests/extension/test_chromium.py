@@ -7,12 +7,14 @@ import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from chromium import Chromium, until
 from playwright.sync_api import Page, Playwright
+from search_pages import HITS
 from servers import Servers, requests
-from websites import HITS, Websites
+from websites import Websites
 
 from searchveil.crowd.jobs import Job
 from searchveil.crowd.policy import make_policy
@@ -21,6 +23,7 @@ pytestmark = pytest.mark.slow
 Profile = Callable[[str], Chromium]
 
 GOOGLE = "https://www.google.com/search?q={}"
+RESULT = ".MjjYud a:has(h3)"
 
 
 @pytest.fixture
@@ -60,7 +63,7 @@ def test_five_people(profile: Profile, servers: Servers, websites: Websites) -> 
     """What three of them typed comes out; what two typed, struck out or refused does not."""
     job = servers.job(make_policy("FT_u", k=3))
     searches = {
-        "a": [(GOOGLE.format("Shared+Query"), 1, "#search a:has(h3)"), (GOOGLE.format("struck+by+one"), None, "")],
+        "a": [(GOOGLE.format("Shared+Query"), 1, RESULT), (GOOGLE.format("struck+by+one"), None, "")],
         "b": [
             ("https://www.bing.com/search?q=shared++query&first=11", 0, ".b_algo a"),
             ("https://www.bing.com/search?q=struck+by+one", None, ""),
@@ -139,7 +142,7 @@ def test_what_is_recorded_and_what_is_not(profile: Profile, websites: Websites, 
     # With one click on the icon.
     browser.toggle()
     assert until(lambda: "paused" in browser.icon()["title"])
-    browser.search(GOOGLE.format("while+paused"), 1, "#search a:has(h3)", recorded=False)
+    browser.search(GOOGLE.format("while+paused"), 1, RESULT, recorded=False)
     browser.toggle()
     assert until(lambda: "records" in browser.icon()["title"])
     # What comes after shows that nothing before it is still on its way.
@@ -148,21 +151,21 @@ def test_what_is_recorded_and_what_is_not(profile: Profile, websites: Websites, 
     assert until(lambda: browser.stored("search"))
     page.reload()
     page.goto("https://www.google.com/search?q=jaguar&start=10")
-    page.locator("#search h3").nth(2).click(button="middle")
+    page.locator(RESULT).nth(2).click(button="middle")
     assert until(lambda: browser.stored("search")[0]["rank"])
-    page.locator("#search h3").first.click()
+    page.locator(RESULT).first.click()
     page.wait_for_url(HITS[0])
     assert until(lambda: len(browser.stored("search")) == 2)
     page.goto(GOOGLE.format("jaguar+car"))
     assert until(lambda: len(browser.stored("search")) == 3)
-    browser.search("https://en.wikipedia.org/w/index.php?search=Panthera&offset=20", 1, ".mw-search-result-heading a")
+    browser.search("https://en.wikipedia.org/w/index.php?search=Panthera&offset=20", 1, ".mw-search-result-heading > a")
     browser.search("https://openlibrary.org/search?q=Panthera&page=2", 0, ".booktitle a")
     rows = [(row["query"], row["url"], row["rank"], row["site"]) for row in browser.stored("search")]
     assert rows == [
         ("jaguar", HITS[2], 13, "Google"),
         ("jaguar", HITS[0], 11, "Google"),
         ("jaguar car", None, None, "Google"),
-        ("Panthera", "https://en.wikipedia.org/wiki/result-2.example", 22, "Wikipedia"),
+        ("Panthera", "https://en.wikipedia.org/wiki/Result_1", 22, "Wikipedia"),
         ("Panthera", "https://openlibrary.org/works/result-1.example", 21, "Open Library"),
     ]
     settings = browser.page("settings")
@@ -172,6 +175,78 @@ def test_what_is_recorded_and_what_is_not(profile: Profile, websites: Websites, 
     assert browser.stored("search")[-1]["query"] == "jane@roe.example.org"
     the_log(browser, tmp_path)
     pages(browser, tmp_path)
+
+
+def listed(browser: Chromium) -> list[tuple[str, str | None, int | None]]:
+    return [(row["query"], row["url"], row["rank"]) for row in browser.stored("search")]
+
+
+def test_results_of_each_site(profile: Profile, websites: Websites) -> None:
+    """Results alone, where they really lead, with the place that they have; no advertisements or boxes."""
+    browser = profile("one")
+    own = "https://en.wikipedia.org/wiki/Result_4", "https://openlibrary.org/works/result-5.example"
+    for address, selector, url, rank in [
+        ("https://www.google.co.nz/search?q=1&start=20", ".MjjYud a:has(h3)", HITS[4], 25),
+        ("https://www.bing.com/search?q=2&first=21", ".b_algo:not(:has(.b_adSlug)) h2 a[h]", HITS[4], 25),
+        ("https://duckduckgo.com/?q=3&t=h_&ia=web", "article[data-testid=result] h2 a", HITS[4], 5),
+        ("https://html.duckduckgo.com/html/?q=4&s=30", ".web-result a.result__a", HITS[4], 35),
+        ("https://search.brave.com/search?q=5&offset=1", ".snippet[data-type=web] a", HITS[4], 25),
+        ("https://www.startpage.com/sp/search?query=6&page=2&cat=web", ".w-gl a.result-link", HITS[4], 15),
+        ("https://en.wikipedia.org/wiki/Special:Search?search=7&offset=20", "a[data-serp-pos]", own[0], 25),
+        ("https://openlibrary.org/search?q=8&page=3", ".booktitle a", own[1], 45),
+    ]:
+        browser.search(address, 4, selector)
+        assert listed(browser)[-1] == (str(len(listed(browser))), url, rank)
+    # Posted: the query is in a box, and the address does not say which page it is.
+    page = browser.context.new_page()
+    page.goto("https://www.startpage.com/")
+    page.locator("input").fill("posted")
+    page.locator("button").click()
+    assert until(lambda: listed(browser)[-1][0] == "posted")
+    page.locator("a.result-link").nth(2).click()
+    assert until(lambda: listed(browser)[-1] == ("posted", HITS[1], None))
+    # What is no result, and tabs that show other things.
+    rows = listed(browser)
+    for address, selector in [
+        (GOOGLE.format("posted"), "#tads a"),
+        (GOOGLE.format("posted"), "[data-text-ad] a"),
+        (GOOGLE.format("posted"), ".related-question-pair a"),
+        ("https://www.bing.com/search?q=posted", ".b_adSlug + h2 a"),
+        (GOOGLE.format("tab&udm=2"), RESULT),
+        (GOOGLE.format("tab&tbm=nws"), RESULT),
+        ("https://duckduckgo.com/?q=tab&iax=images&ia=images", "article[data-testid=result] h2 a"),
+        ("https://www.startpage.com/sp/search?query=tab&cat=news", ".w-gl a.result-link"),
+    ]:
+        browser.search(address, 0, selector, recorded=False)
+    browser.search(GOOGLE.format("last"))
+    assert [row for row in listed(browser)[len(rows) :] if row[0] != "posted"] == [("last", None, None)]
+    assert [url for query, url, _ in listed(browser) if query == "posted"] == [HITS[1], None, None]
+
+
+def test_what_is_no_search(profile: Profile, websites: Websites) -> None:
+    """A page that was come back to or loaded again, and one that makes up searches."""
+    browser = profile("one")
+    page = browser.context.new_page()
+    page.goto("https://search.brave.com/")
+    rows: list[dict[str, Any]] = []
+    for query in ("one", "two"):
+        page.locator("#searchbox").fill(query)
+        page.locator("#searchbox").press("Enter")
+        rows = browser.other(rows)
+    page.go_back()
+    page.locator(".snippet[data-type=web] a").nth(1).click()
+    page.wait_for_url(HITS[1])
+    assert until(lambda: listed(browser) == [("one", HITS[1], 2), ("two", None, None)])
+    page.go_back()  # out of the back/forward cache, where there is one
+    page.wait_for_url("**/search?q=one**")
+    page.reload()
+    browser.search(GOOGLE.format("three"))
+    # A page that makes up searches of its own, which nobody has touched.
+    page = browser.context.new_page()
+    page.goto("https://www.google.is/search?q=four")
+    page.wait_for_url("**/search?q=made+up")
+    browser.search(GOOGLE.format("five"))
+    assert [query for query, *_ in listed(browser)] == ["one", "two", "three", "four", "five"]
 
 
 def the_log(browser: Chromium, tmp_path: Path) -> None:
@@ -215,7 +290,7 @@ def pages(browser: Chromium, tmp_path: Path) -> None:
     barriers = "axe.run().then((found) => found.violations.map((one) => [one.id, one.nodes.map((node) => node.html)]))"
     axe = (Path(__file__).parents[2] / "extension/node_modules/axe-core/axe.min.js").read_text()
     for i in range(3):
-        browser.search(GOOGLE.format(f"a+query+{i}"), i, "#search a:has(h3)")
+        browser.search(GOOGLE.format(f"a+query+{i}"), i, RESULT)
     shots = os.environ.get("SCREENSHOTS")
     for name in ("log", "jobs", "settings"):
         page = browser.page(name)

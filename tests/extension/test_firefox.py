@@ -6,9 +6,10 @@ from pathlib import Path
 import httpx
 import pytest
 from firefox import UUID, Firefox
+from search_pages import HITS
 from servers import Servers, requests
 from test_chromium import check_wires
-from websites import HITS, Websites
+from websites import Websites
 
 from searchveil.crowd.artifacts import Search
 from searchveil.crowd.client import Client
@@ -46,13 +47,16 @@ def four_others(servers: Servers, job: Job) -> None:
 def test_with_four_others(browser: Firefox, servers: Servers) -> None:
     job = servers.job(make_policy("FT_u", k=3))
     four_others(servers, job)
-    browser.search("https://www.google.com/search?q=Shared+BY+all", "#search div:nth-of-type(2) a")
+    browser.search("https://www.google.com/search?q=Shared+BY+all", ".MjjYud:nth-of-type(4) a")
     browser.search("https://no-rule.example/search?q=nothing", "#search a", recorded=False)
     browser.search("https://www.bing.com/search?q=jane%40roe.example.org", recorded=False)
-    browser.search("https://www.bing.com/search?q=by+two")
+    before = browser.stored("search")
+    browser.navigate("https://search.brave.com/")  # searches without a page being loaded
+    browser.type("#searchbox", "by two\ue007")
+    browser.other(before)
     browser.page("log")
     rows = [(row["query"], row["url"], row["rank"]) for row in browser.stored("search")]
-    assert rows == [("Shared BY all", HITS[2], 3), ("by two", None, None)]
+    assert rows == [("Shared BY all", HITS[1], 2), ("by two", None, None)]
 
     assert "records" in browser.toggle()
     browser.wait("Paused")

@@ -1,83 +1,22 @@
 """All of the web for a browser under test: a proxy that answers every https address itself, with search pages.
 
-Pages look as the real ones do where a rule looks at them, and the rules stand as they are shipped. Whatever host a
-browser asks for on its own is answered with nothing; no request leaves this machine.
+The rules stand as they are shipped. Whatever host a browser asks for on its own is answered with nothing; no request
+leaves this machine.
 """
 
-import base64
 import datetime
 import socket
 import ssl
 import threading
-from collections.abc import Callable
 from html import escape
 from pathlib import Path
-from urllib.parse import parse_qs, quote, urlsplit
+from urllib.parse import parse_qs, urlsplit
 
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-
-HITS = [f"https://result-{i}.example/page?x=1" for i in range(1, 6)]
-
-
-def _items(row: str) -> str:
-    return "".join(row.format(url=escape(url), host=urlsplit(url).netloc) for url in HITS)
-
-
-def google(query: str) -> str:
-    first = f'<a href="/url?sa=t&url={quote(HITS[0], safe="")}"><h3>one</h3></a>'
-    others = "".join(f'<div><a href="{url}#part"><h3>more</h3></a><a href="/x">cached</a></div>' for url in HITS[1:])
-    return f'<a href="/imghp"><h3>no result</h3></a><div id="search">{first}{others}</div>'
-
-
-def bing(query: str) -> str:
-    packed = [base64.urlsafe_b64encode(url.encode()).decode().rstrip("=") for url in HITS]
-    rows = "".join(f'<li class="b_algo"><h2><a href="/ck/a?!&p=1&u=a1{one}&ntb=1">r</a></h2></li>' for one in packed)
-    return f'<ol id="b_results"><li class="b_ad"><h2><a href="/ad">ad</a></h2></li>{rows}</ol>'
-
-
-def duckduckgo(query: str) -> str:
-    return _items('<article><a data-testid="result-title-a" href="{url}">r</a></article>')
-
-
-def brave(query: str) -> str:
-    row = '<div class="snippet" data-type="web"><a href="{url}"><div class="title">r</div></a></div>'
-    return f'<div id="results">{_items(row)}</div>'
-
-
-def startpage(query: str) -> str:
-    return f'<form><input name="query" value="{escape(query)}"></form>' + _items(
-        '<a class="result-title" href="{url}">r</a>'
-    )
-
-
-def wikipedia(query: str) -> str:
-    row = '<li><div class="mw-search-result-heading"><a href="/wiki/{host}">r</a></div></li>'
-    return f"<ul>{_items(row)}</ul>"
-
-
-def open_library(query: str) -> str:
-    row = '<li class="searchResultItem"><h3 class="booktitle"><a href="/works/{host}">r</a></h3></li>'
-    return f"<ul>{_items(row)}</ul>"
-
-
-def plain(query: str) -> str:
-    found = _items('<a href="{url}"><h3>r</h3></a>')
-    return f'<form><input name="q" value="{escape(query)}"></form><div id="search">{found}</div>'
-
-
-PAGES: dict[str, Callable[[str], str]] = {
-    "www.google.com": google,
-    "www.bing.com": bing,
-    "duckduckgo.com": duckduckgo,
-    "search.brave.com": brave,
-    "www.startpage.com": startpage,
-    "en.wikipedia.org": wikipedia,
-    "openlibrary.org": open_library,
-    "no-rule.example": plain,
-}
+from search_pages import PAGES, plain
 
 
 class Websites:
@@ -130,7 +69,7 @@ class Websites:
         self.seen.append(f"{host}{target}")
         given = parse_qs(urlsplit(target).query) | parse_qs(body.decode())
         query = next((given[name][0] for name in ("q", "query", "search") if name in given), "")
-        if urlsplit(target).path == "/url":  # a redirect, as results lead through
+        if urlsplit(target).path == "/url" and "url" in given:  # a redirect, as results lead through
             connection.sendall(
                 f"HTTP/1.1 302 Found\r\nLocation: {given['url'][0]}\r\nContent-Length: 0\r\n\r\n".encode()
             )

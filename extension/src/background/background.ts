@@ -8,6 +8,7 @@ import { forgetOld, record, type Seen } from "../core/record.js";
 import { type Database, openStore, set, settings } from "../core/store.js";
 import { http } from "./anonymous.js";
 import type { Reply, Request } from "./messages.js";
+import { claim, request } from "./trust.js";
 
 const HOUR = 60; // minutes
 const AWAKE = 20_000; // milliseconds: a call of the browser keeps a busy worker awake
@@ -127,19 +128,15 @@ function recordLater(seen: Seen): Promise<boolean> {
   return inTurn(async () => record(await store(), seen, now));
 }
 
-function isSeen(message: Request | Seen): message is Seen {
-  return message.type === "search" || message.type === "click";
-}
-
-chrome.runtime.onMessage.addListener((message: Request | Seen, sender, answer) => {
-  if (sender.id !== chrome.runtime.id) return false;
-  if (isSeen(message)) {
-    if (sender.tab === undefined || sender.tab.incognito) return false;
-    void recordLater(message).then(showState);
+chrome.runtime.onMessage.addListener((message: unknown, sender, answer) => {
+  const seen = claim(message, sender, chrome.runtime.id);
+  if (seen !== null) {
+    void recordLater(seen).then(showState);
     return false;
   }
-  if (sender.url?.startsWith(chrome.runtime.getURL("")) !== true) return false;
-  reply(message).then(answer, () => answer({ problem: "not_begun" }));
+  const asked = request(message, sender, chrome.runtime.id, chrome.runtime.getURL(""));
+  if (asked === null) return false;
+  reply(asked).then(answer, () => answer({ problem: "not_begun" }));
   return true;
 });
 
