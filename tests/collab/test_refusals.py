@@ -59,9 +59,9 @@ def posting(change: Callable[[Post, bytes, list[bytes]], None]) -> Callable[[Mem
         honest = party.link._ask
         before: list[bytes] = []
 
-        def ask(method: str, path: str, content: bytes | None = None) -> Any:
+        def ask(method: str, path: str, content: bytes | None = None, **given: Any) -> Any:
             if path != "/v1/messages" or content is None:
-                return honest(method, path, content)
+                return honest(method, path, content, **given)
             change(lambda message: honest(method, path, message), content, before)
             before.append(content)
 
@@ -304,7 +304,7 @@ def test_the_coordinator_takes_only_so_much_of_a_party(tmp_path: Path, monkeypat
     """Parts that are taken out of the box no longer count as waiting: without a limit a stream could go on for ever."""
     monkeypatch.setattr("searchveil.collab.coordinator.MOST_OF_A_PARTY", 100)
     outcome = run_with(Consortium(tmp_path), lambda party: None)
-    assert_refused_everywhere(outcome, "sent more than 0 MiB of ids")
+    assert_refused_everywhere(outcome, "sent more than 100 bytes of ids")
 
 
 PAPER = {"mode": "paper", "epsilon": 20.0, "delta": 0.9}
@@ -318,7 +318,7 @@ CLICKS = {name: {f"{name}{i}": ["weather→w.example", "news→n.example"] for i
         ("items", bytes(256), "malformed"),  # 0 is no square
         ("items", bytes(255), "cut off"),
         ("told", b'{"no": "list"', "malformed"),
-        ("slack", bytes(512), "malformed"),
+        ("slack", bytes(512), "b sent 1 ciphertexts of 4 (slack)"),
     ],
 )
 def test_what_a_party_sends_in_paper_mode_is_looked_at(what: str, forged: bytes, says: str, tmp_path: Path) -> None:

@@ -61,9 +61,10 @@ class WireEnd(End):
     def send(self, to: str, topic: str, payload: bytes) -> None:
         self.wire.put(self.name, to, self._phase, topic, payload)
 
-    def receive(self, sender: str, topic: str) -> bytes:
+    def receive(self, sender: str, topic: str, *, most: int) -> bytes:
         phase, said, payload = self.wire.get(sender, self.name)
         assert (phase, said) == (self._phase, topic)
+        assert len(payload) <= most
         return payload
 
     def check(self) -> None:

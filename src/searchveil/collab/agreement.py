@@ -11,7 +11,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError, model_validator
 
-from searchveil.errors import InputError
+from searchveil.errors import InputError, printable
 from searchveil.items import ITEMS
 from searchveil.log.normalize import USUAL, Normalization
 from searchveil.optimize.objectives import Goal
@@ -146,8 +146,7 @@ class RunFile:
         """Where this file and another text part, in words."""
         for number, (mine, theirs) in enumerate(zip_longest(self.text.split("\n"), other.split("\n")), start=1):
             if mine != theirs:
-                here = "nothing" if mine is None else f"'{mine[:80]}'"
-                there = "nothing" if theirs is None else f"'{theirs[:80]}'"
+                here, there = ("nothing" if line is None else f"'{printable(line[:80])}'" for line in (mine, theirs))
                 return f"{self.source} differs from that of {whose} in line {number}: {here} here, {there} there"
         return f"{self.source} is that of {whose}"
 

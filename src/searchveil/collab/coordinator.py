@@ -35,8 +35,10 @@ from searchveil.collab.messages import (
     Phase,
     Refused,
     RunEnded,
+    check_part,
     pack,
     parts_of,
+    read_json,
     unpack,
 )
 from searchveil.collab.transcript import Transcript
@@ -328,7 +330,7 @@ class Coordinator:
         name = self._sender(request)
         self.told.add(name)
         try:
-            said = json.loads(await _body(request, 5000))["reason"]
+            said = read_json(await _body(request, 5000))["reason"]
         except (Refused, ValueError, KeyError, TypeError):
             said = "it gave up"
         self.end(f"{name}: {said}")
@@ -386,8 +388,11 @@ class Coordinator:
         for name in self.agreement.names:
             self.send(name, "open", "texts", texts)
 
-    async def collect(self, sender: str, phase: Phase, topic: str, check: Any = None) -> bytes:
+    async def collect(
+        self, sender: str, phase: Phase, topic: str, check: Any = None, *, most: int | None = None
+    ) -> bytes:
         """A whole stream of a party to the coordinator."""
+        most = MOST_OF_A_PARTY if most is None else most
         box = self.boxes.setdefault((sender, self.agreement.coordinator.name), _Box())
         gathered: list[bytes] = []
         size = 0
@@ -402,10 +407,11 @@ class Coordinator:
             header, _, payload = unpack(message)
             if (header.phase, header.topic, header.part) != (phase, topic, len(gathered)):
                 raise Refused(f"{sender} sent {header.phase}/{header.topic} where {phase}/{topic} was expected")
+            check_part(header, len(payload))
             gathered.append(payload)
             size += len(payload)
-            if size > MOST_OF_A_PARTY:
-                raise Refused(f"{sender} sent more than {MOST_OF_A_PARTY >> 20} MiB of {topic}")
+            if size > most:
+                raise Refused(f"{sender} sent more than {most:,} bytes of {topic}")
             if header.last:
                 break
         whole = b"".join(gathered)

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any
 
 import httpx
@@ -20,8 +21,8 @@ from cryptography.hazmat.primitives.kdf.hkdf import HKDF
 from pydantic import ValidationError
 
 from searchveil.collab import tls
-from searchveil.collab.agreement import RunFile
-from searchveil.collab.coordinator import session_of
+from searchveil.collab.agreement import LARGEST_FILE, RunFile
+from searchveil.collab.coordinator import LONGEST_REASON, session_of
 from searchveil.collab.identity import Identity
 from searchveil.collab.messages import (
     LARGEST,
@@ -31,16 +32,20 @@ from searchveil.collab.messages import (
     Phase,
     Refused,
     RunEnded,
+    check_part,
     pack,
     parts_of,
+    read_json,
     signed_by,
     unpack,
 )
 from searchveil.collab.transcript import Transcript
-from searchveil.errors import InputError
+from searchveil.errors import InputError, printable
 
 BEAT = 2.0  # seconds between signs of life, where the silence that the run allows is not shorter
 CLOSED = 6  # connections closed without a word, before the first answer, after which it is told why
+LARGEST_ANSWER = 8 * LONGEST_REASON  # bytes of an answer that says no more than yes, or why the run has ended
+LARGEST_HELLO = 1000  # bytes of that of one party
 PATIENCE = 15.0  # seconds for one request; the coordinator answers after a few, whatever happens
 
 Bar = Callable[[str, int, int], None]  # what, how much of it is done, of how much
@@ -48,6 +53,14 @@ Bar = Callable[[str, int, int], None]  # what, how much of it is done, of how mu
 
 def no_bar(what: str, done: int, total: int) -> None:
     """The progress bar of a caller who wants none."""
+
+
+@dataclass(frozen=True)
+class Answer:
+    """Of the coordinator, not longer than what was asked for can be."""
+
+    status: int
+    content: bytes
 
 
 class Link:
@@ -85,13 +98,16 @@ class Link:
 
     # --- one request ---
 
-    def _ask(self, method: str, path: str, content: bytes | None = None) -> httpx.Response:
-        """The answer, however often the line is cut within the silence that the run allows."""
+    def _ask(self, method: str, path: str, content: bytes | None = None, *, most: int = 0) -> Answer:
+        """The answer, however often the line is cut within the silence that the run allows.
+
+        It has at most so many bytes; one that says why the run has ended may always come.
+        """
         pause, closed = 0.1, 0
         while True:
             self.check()
             try:
-                answer = self._client.request(method, path, content=content)
+                answer = self._request(self._client, method, path, content, most=most)
             except httpx.TransportError as problem:
                 closed += isinstance(problem, httpx.RemoteProtocolError)
                 self._check_certificates(problem, closed)
@@ -106,11 +122,25 @@ class Link:
             self._answered, self._known = time.monotonic(), True
             return self._checked(answer)
 
-    def _checked(self, answer: httpx.Response) -> httpx.Response:
-        if answer.status_code == 409:
+    def _request(
+        self, client: httpx.Client, method: str, path: str, content: bytes | None = None, *, most: int = 0
+    ) -> Answer:
+        """What is larger than it may be is not read, and nothing is unpacked on the way."""
+        most, gathered, size = max(most, LARGEST_ANSWER), [], 0
+        with client.stream(method, path, content=content, headers={"Accept-Encoding": "identity"}) as answer:
+            for piece in answer.iter_raw():
+                size += len(piece)
+                if size > most:
+                    raise Refused(f"the coordinator answered with more than {most:,} bytes to {path}")
+                gathered.append(piece)
+                self.check()
+        return Answer(answer.status_code, b"".join(gathered))
+
+    def _checked(self, answer: Answer) -> Answer:
+        if answer.status == 409:
             raise RunEnded(_reason(answer))
-        if answer.status_code not in (200, 204):
-            raise RunEnded(f"the coordinator answered with status {answer.status_code}")
+        if answer.status not in (200, 204):
+            raise RunEnded(f"the coordinator answered with status {answer.status}")
         return answer
 
     def check(self) -> None:
@@ -143,7 +173,8 @@ class Link:
 
     def agree(self) -> None:
         """Compare the run file with the coordinator's, before anything is paid or sent."""
-        theirs = self._ask("GET", "/v1/agreement").text
+        raw = self._ask("GET", "/v1/agreement", most=LARGEST_FILE).content
+        theirs = raw.decode(errors="backslashreplace")
         if theirs != self.run.text:
             problem = self.run.differs_from(theirs, "the coordinator")
             self.give_up(f"its run file is another one ({problem.partition(': ')[0].rpartition(' in ')[2]})")
@@ -158,21 +189,25 @@ class Link:
         self._ask("POST", "/v1/hello", hello.model_dump_json().encode())
         self._beating = threading.Thread(target=self._beat, daemon=True)
         self._beating.start()
-        while not (answer := self._ask("GET", "/v1/hellos")).content:
+        most = LARGEST_HELLO * len(self.agreement.names)
+        while not (answer := self._ask("GET", "/v1/hellos", most=most)).content:
             pass
         hellos = self._verified(answer)
         if hellos[self.name] != hello:
             raise Refused("the coordinator passes on another key than this party's")
         self.session = session_of(self.run.hash, hellos)
         for other in self.others:
-            shared = secret.exchange(X25519PublicKey.from_public_bytes(bytes.fromhex(hellos[other].key)))
+            try:
+                shared = secret.exchange(X25519PublicKey.from_public_bytes(bytes.fromhex(hellos[other].key)))
+            except ValueError:  # the point 0, by which the key would be no secret
+                raise Refused(f"the key of {other} for this run is none") from None
             pair = "\n".join(sorted((self.name, other)))
             info = f"searchveil collab pair\n{self.session}\n{pair}".encode()
             self.pair_keys[other] = HKDF(SHA256(), 32, bytes.fromhex(self.run.hash), info).derive(shared)
 
-    def _verified(self, answer: httpx.Response) -> dict[str, Hello]:
+    def _verified(self, answer: Answer) -> dict[str, Hello]:
         try:
-            hellos = {hello.name: hello for hello in map(Hello.model_validate, answer.json())}
+            hellos = {hello.name: hello for hello in map(Hello.model_validate, read_json(answer.content))}
             if set(hellos) != set(self.agreement.names):
                 raise Refused("the coordinator knows other parties than the run file")
             for name, hello in hellos.items():
@@ -190,18 +225,24 @@ class Link:
         with self._new_client() as client:
             while not self._closing.wait(pause):
                 try:
-                    answer = client.post("/v1/beat")
-                except (httpx.TransportError, OSError):
+                    answer = self._request(client, "POST", "/v1/beat")
+                except (httpx.TransportError, OSError, Refused):
                     continue
+                except RunEnded:
+                    return
                 self._answered = time.monotonic()
-                if answer.status_code == 409:
+                if answer.status == 409:
                     self._ended = _reason(answer)
                     return
 
     def give_up(self, reason: str) -> None:
         """Tell the others, if they can be reached, why this party leaves."""
-        with suppress(httpx.HTTPError, OSError, RuntimeError):
-            self._client.post("/v1/end", json={"reason": reason}, timeout=5.0)
+        said = {"reason": reason}
+        with (
+            suppress(httpx.HTTPError, OSError, RuntimeError),
+            self._client.stream("POST", "/v1/end", json=said, timeout=5.0),
+        ):
+            pass  # whatever is answered
 
     def done(self) -> None:
         self._ask("POST", "/v1/done")
@@ -269,15 +310,14 @@ class Link:
             header, piece = self._fetch(sender)
             if (header.phase, header.topic, header.part) != (phase, topic, part):
                 raise Refused(f"{sender} sent {header.phase}/{header.topic} where {phase}/{topic} was expected")
+            check_part(header, len(piece))
             part, last = part + 1, header.last
             yield piece, last
 
     def _fetch(self, sender: str) -> tuple[Header, bytes]:
         number = self._fetched.get(sender, 0)
-        while not (answer := self._ask("GET", f"/v1/messages/{sender}/{number}")).content:
+        while not (answer := self._ask("GET", f"/v1/messages/{sender}/{number}", most=LARGEST)).content:
             pass
-        if len(answer.content) > LARGEST:
-            raise Refused(f"{sender} sent a message of {len(answer.content)} bytes, more than {LARGEST}")
         header, raw, payload = unpack(answer.content)
         self._check_header(header, sender, number)
         if sender in self.pair_keys:
@@ -305,9 +345,9 @@ def _nonce(number: int) -> bytes:
     return number.to_bytes(12, "big")
 
 
-def _reason(answer: httpx.Response) -> str:
+def _reason(answer: Answer) -> str:
     try:
-        said: Any = answer.json()["ended"]
+        said: Any = read_json(answer.content)["ended"]
     except (ValueError, KeyError, TypeError):
         return "the coordinator ended the run"
-    return str(said)
+    return printable(str(said))[:LONGEST_REASON]

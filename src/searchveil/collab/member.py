@@ -15,7 +15,7 @@ import pyarrow as pa
 from searchveil.collab.agreement import RunFile
 from searchveil.collab.identity import Identity
 from searchveil.collab.link import Bar, Link, no_bar
-from searchveil.collab.messages import Refused, RunEnded
+from searchveil.collab.messages import Refused, RunEnded, read_json
 from searchveil.collab.transcript import Transcript
 from searchveil.errors import InputError, SearchveilError, printable, setting
 from searchveil.items import item_named
@@ -195,7 +195,7 @@ class Member(ABC):
 
     def _about(self, raw: bytes, other: str) -> dict[str, Any]:
         try:
-            about = json.loads(raw)
+            about = read_json(raw)
             if about["unit"] != self.log.unit:
                 raise Refused(
                     f"a user of {other}'s log is a {about['unit']}, and of {self.link.name}'s a {self.log.unit}"
@@ -205,7 +205,7 @@ class Member(ABC):
                     f"{other} cuts queries into words with {printable(str(about['words']))}, and {self.link.name} with "
                     f"{self.plan.words}; install the same icu4py"
                 )
-            return {"unit": str(about["unit"]), "public": [str(fact) for fact in about["public"]]}
+            return {"unit": str(about["unit"]), "public": [printable(str(fact)) for fact in about["public"]]}
         except (ValueError, KeyError, TypeError):
             raise Refused(f"{other} does not say what its log is about") from None
 

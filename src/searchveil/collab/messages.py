@@ -4,8 +4,9 @@ A message is the length of its header (4 bytes), the header as JSON, and the pay
 messages from 0; a stream that is longer than one message is cut into parts.
 """
 
+import json
 import struct
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, StringConstraints, ValidationError
 
@@ -90,6 +91,20 @@ def unpack(message: bytes) -> tuple[Header, bytes, bytes]:
     if header.size != len(payload):
         raise Refused(f"a payload of {len(payload)} bytes where {header.size} were announced")
     return header, raw, payload
+
+
+def read_json(raw: bytes | str) -> Any:
+    """Of another party's making: ValueError for whatever is no JSON, however deep it is nested."""
+    try:
+        return json.loads(raw)
+    except RecursionError:
+        raise ValueError("JSON that is nested too deeply") from None
+
+
+def check_part(header: Header, size: int) -> None:
+    """All parts of a stream but the last are full: nobody is kept busy with empty ones."""
+    if not header.last and size != PART:
+        raise Refused(f"{header.sender} sent a part of {header.phase}/{header.topic} that is not full")
 
 
 def parts_of(size: int) -> int:

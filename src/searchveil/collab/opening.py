@@ -10,6 +10,7 @@ import json
 import secrets
 from collections.abc import Sequence
 
+from searchveil.collab.messages import read_json
 from searchveil.crypto.masks import FIELD
 
 PART_BYTES = 31  # fits below 2^255 − 19
@@ -23,9 +24,12 @@ def encoded(columns: Sequence[str]) -> bytes:
 
 
 def decoded(raw: bytes, columns: int) -> list[str]:
-    values = json.loads(raw)
+    """The item of these bytes, if it is the one that they are made of: no item has two forms."""
+    values = read_json(raw)
     if not isinstance(values, list) or len(values) != columns or not all(isinstance(value, str) for value in values):
         raise ValueError("not an item")
+    if encoded(values) != raw:
+        raise ValueError("not the canonical form of an item")
     return values
 
 

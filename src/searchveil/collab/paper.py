@@ -49,6 +49,9 @@ CAVEATS = (
 )
 
 
+MALFORMED = (ValueError, TypeError, LookupError, ArithmeticError)  # what numbers and lists of others' making may raise
+
+
 @dataclass(frozen=True, kw_only=True)
 class PaperSettings(Settings):
     objective: Goal
@@ -128,7 +131,7 @@ class PaperMember(Member):
         try:
             outcome = PaperParty(end, names, solver, clicks, rule_of(self.agreement).b, self.source).run()
             tables = tables_of(outcome)
-        except (ValueError, TypeError, LookupError) as problem:
+        except MALFORMED as problem:
             raise Refused(f"what another party or the solver sent is malformed ({type(problem).__name__})") from problem
         self.plan = told_of(self.plan, outcome, tables)
         return tables
@@ -157,8 +160,9 @@ class SolverEnd(End):
         self.check()
         self.loop.call_soon_threadsafe(self.coordinator.send, to, self._phase, topic, payload)
 
-    def receive(self, sender: str, topic: str) -> bytes:
-        coming = asyncio.run_coroutine_threadsafe(self.coordinator.collect(sender, self._phase, topic), self.loop)
+    def receive(self, sender: str, topic: str, *, most: int) -> bytes:
+        collecting = self.coordinator.collect(sender, self._phase, topic, most=most)
+        coming = asyncio.run_coroutine_threadsafe(collecting, self.loop)
         try:
             return coming.result()
         except CancelledError:
@@ -176,7 +180,7 @@ async def solve(coordinator: Coordinator) -> None:
     solver = Solver(end, coordinator.agreement.names, rule.objective, rule.support)
     try:
         await asyncio.to_thread(solver.run)
-    except (ValueError, TypeError, LookupError) as problem:
+    except MALFORMED as problem:
         raise Refused(f"what the parties sent to the solver is malformed ({type(problem).__name__})") from problem
 
 

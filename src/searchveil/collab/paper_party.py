@@ -1,15 +1,15 @@
 """A party of the paper's protocol and the outside solver P0, as straight programs over their ends of the wire."""
 
-import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from math import isfinite
 from typing import Any
 
 import numpy as np
 from scipy import sparse
 
 from searchveil.collab import opening
-from searchveil.collab.messages import Refused
+from searchveil.collab.messages import Refused, read_json
 from searchveil.collab.paper_program import (
     ENTRY_BITS,
     FRACTION_BITS,
@@ -21,15 +21,17 @@ from searchveil.collab.paper_program import (
     solved,
 )
 from searchveil.collab.paper_steps import (
+    checked_numbers,
     encrypted,
     following,
     hand_on,
     previous,
     received,
+    received_key,
     total_counts,
     union,
 )
-from searchveil.collab.paper_wire import End, numbers_to_bytes, to_json
+from searchveil.collab.paper_wire import End, numbers_to_bytes, of_numbers, to_json
 from searchveil.crypto import paillier, pohlig_hellman
 from searchveil.crypto.paillier import PrivateKey, PublicKey
 from searchveil.items.click import rows as clicked
@@ -91,6 +93,27 @@ class Outcome:
     users: int
 
 
+def check_size(users: int, pairs: int) -> None:
+    entries = users * (pairs + users + 1)
+    if entries > MOST_ENTRIES or users > MOST_USERS:
+        raise Refused(
+            f"the paper's transformed program for {users:,} users and {pairs:,} pairs has {entries:,} encrypted "
+            f"entries, and more than {MOST_ENTRIES:,} take an hour and more; take smaller logs, or the private "
+            "mode, whose cost is linear"
+        )
+
+
+def _said(answer: Answer) -> bytes:
+    return to_json({**vars(answer), "draws": answer.draws.tolist()})
+
+
+def _row(raw: bytes, pairs: int) -> Row:
+    user, pair, times = read_json(raw)
+    if type(pair) is not int or type(times) is not int or not (0 <= pair < pairs and 0 < times < 1 << 62):
+        raise ValueError("a row of no pair, or of no number of times")
+    return str(user), pair, times
+
+
 @dataclass
 class PaperParty:
     end: End
@@ -118,55 +141,52 @@ class PaperParty:
         kept = self._shared(matrix, totals)
         matrix, totals = matrix[:, kept], totals[kept]
         matrix = matrix[np.flatnonzero(np.diff(matrix.indptr))]  # a user of no such pair has no condition
-        users = self._told_by_all(int(matrix.shape[0]))
-        self._check_size(sum(users), len(kept))
+        users = [count for (count,) in self._told_by_all([int(matrix.shape[0])])]
+        check_size(sum(users), len(kept))
         end.phase("transform", f"transforming the program of {sum(users):,} users and {len(kept):,} pairs")
-        answer = self._solve(matrix, totals, sum(users))
+        answer = self._solve(matrix, totals, users)
         end.phase("draw", "drawing")
-        draws = self._judged(matrix, totals, answer.draws)
+        draws = self._judged(matrix, totals, answer.draws, sum(users))
         rows = self._drawn(matrix, totals, draws)
         end.phase("union", "uniting the outputs")
         gathered = union(end, self.ring, [to_json(row) for row in rows])
         pairs = [universe[i] for i in kept.tolist()]
-        read: list[Row] = [tuple(json.loads(raw)) for raw in gathered]
+        read = [_row(raw, len(pairs)) for raw in gathered]
         return Outcome(pairs, draws, read, answer.output_size, answer.upper_bound, sum(users))
 
     # --- what all parties tell each other in the clear ---
 
-    def _told_by_all(self, value: Any) -> list[Any]:
-        """In the order of the ring."""
-        self.end.tell(self.others, "told", to_json(value))
-        told = {other: json.loads(self.end.receive(other, "told")) for other in self.others}
-        return [value if name == self.end.name else told[name] for name in self.ring]
+    def _told_by_all(self, values: list[int], *, at_most: int | None = None) -> list[list[int]]:
+        """As many numbers of everybody, or any number up to a most, in the order of the ring."""
+        self.end.tell(self.others, "told", to_json(values))
+        told = {self.end.name: values}
+        for other in self.others:
+            count = len(values) if at_most is None else at_most
+            said = read_json(self.end.receive(other, "told", most=of_numbers(count)))
+            told[other] = checked_numbers(said, count if at_most is None else len(said), other)
+        return [told[name] for name in self.ring]
 
     def _shared(self, matrix: Any, totals: Integers) -> Integers:
         """The pairs that no user holds alone: each party names those that one of its users does."""
         held = matrix.tocoo()
         alone = np.unique(held.col[held.data == totals[held.col]])
-        unique = sorted({place for places in self._told_by_all(alone.tolist()) for place in places})
+        unique = sorted(
+            {place for places in self._told_by_all(alone.tolist(), at_most=len(totals)) for place in places}
+        )
         return np.setdiff1d(np.arange(len(totals)), np.array(unique, np.int64))
-
-    def _check_size(self, users: int, pairs: int) -> None:
-        entries = users * (pairs + users + 1)
-        if entries > MOST_ENTRIES or users > MOST_USERS:
-            raise Refused(
-                f"the paper's transformed program for {users:,} users and {pairs:,} pairs has {entries:,} encrypted "
-                f"entries, and more than {MOST_ENTRIES:,} take an hour and more; take smaller logs, or the private "
-                "mode, whose cost is linear"
-            )
 
     # --- the program ---
 
-    def _solve(self, matrix: Any, totals: Integers, users: int) -> Answer:
+    def _solve(self, matrix: Any, totals: Integers, users_of: Sequence[int]) -> Answer:
         """Algorithm 2: the party's part of A·T, A·F and A·B, added up in a chain, permuted in a second one, to P0.
 
         The paper multiplies its own encrypted matrices; each party knows its own in the clear, so the products are
         encrypted instead: the same ciphertexts, for less.
         """
-        public = PublicKey(int.from_bytes(self.end.receive(self.solver, "key"), "big"))
+        public, users = received_key(self.end, self.solver), sum(users_of)
         pairs = matrix.shape[1]
         if self.first:
-            self.end.send(self.solver, "users", to_json(users))
+            self.end.send(self.solver, "users", to_json([users, pairs]))
         if not pairs:
             return Answer(np.zeros(0, np.int64), None, 0.0)
         self.end.progress(f"encrypting a program of {users * (pairs + users + 1):,} entries")
@@ -175,13 +195,15 @@ class PaperParty:
             [*columns, right, *slack], lambda column: encrypted(self.end, public, column, ENTRY_BITS), "encrypting"
         )
         blocks, own_slack = sealed[: pairs + 1], [one for column in sealed[pairs + 1 :] for one in column]
+        each, place = len(blocks[0]), self.ring.index(self.end.name)
         if not self.first:
-            before = received(self.end, previous(self.ring, self.end.name), "products")
+            before = received(self.end, previous(self.ring, self.end.name), "products", sum(map(len, blocks)))
             blocks = _added(public, before, blocks)
-            own_slack = received(self.end, previous(self.ring, self.end.name), "slack") + own_slack
+            ahead = each * sum(users_of[:place])
+            own_slack = received(self.end, previous(self.ring, self.end.name), "slack", ahead) + own_slack
         hand_on(self.end, following(self.ring, self.end.name), "products", [one for block in blocks for one in block])
         hand_on(self.end, following(self.ring, self.end.name), "slack", own_slack)
-        return self._permuted(public, pairs)
+        return self._permuted(public, pairs, each, users)
 
     def _products(
         self, matrix: Any, totals: Integers, users: int
@@ -205,39 +227,50 @@ class PaperParty:
         right = [int(entry) * limit for entry in a.sum(axis=1)] if mine else [0] * users
         return columns, slack, [*right, 0]
 
-    def _permuted(self, public: PublicKey, pairs: int) -> Answer:
+    def _permuted(self, public: PublicKey, pairs: int, each: int, users: int) -> Answer:
         """Every party permutes the columns in turn; the permutations come off x in the opposite order."""
         came_from = previous(self.ring, self.end.name)
-        blocks = _cut(received(self.end, came_from, "products"), pairs + 1)
-        slack = received(self.end, came_from, "slack")
+        blocks = _cut(received(self.end, came_from, "products", each * (pairs + 1)), pairs + 1)
+        slack = received(self.end, came_from, "slack", each * users)
         order = self.source.order(pairs)
         moved = [*(blocks[i] for i in order.tolist()), blocks[-1]]
         fresh = self.end.each([one for block in moved for one in block], public.rerandomized, "making it fresh")
         to = self.solver if self.end.name == self.ring[-1] else following(self.ring, self.end.name)
         hand_on(self.end, to, "products", fresh)
         hand_on(self.end, to, "slack", slack)
-        answer = json.loads(self.end.receive(to, "answer"))
+        answer = self._answer(to, "answer", pairs)
         draws = np.zeros(pairs, np.int64)
-        draws[order] = answer["draws"]
-        answer = {**answer, "draws": draws.tolist()}
+        draws[order] = answer.draws
+        answer = replace(answer, draws=draws)
         if self.first:
-            self.end.tell(self.others, "draws", to_json(answer))
-        else:
-            self.end.send(came_from, "answer", to_json(answer))
-            answer = json.loads(self.end.receive(self.ring[0], "draws"))
-        return Answer(np.array(answer["draws"], np.int64), answer["output_size"], answer["upper_bound"])
+            self.end.tell(self.others, "draws", _said(answer))
+            return answer
+        self.end.send(came_from, "answer", _said(answer))
+        return self._answer(self.ring[0], "draws", pairs)
+
+    def _answer(self, sender: str, topic: str, pairs: int) -> Answer:
+        said = read_json(self.end.receive(sender, topic, most=of_numbers(pairs) + 200))
+        draws = np.array(checked_numbers(said["draws"], pairs, sender), np.int64)
+        size = said["output_size"]
+        if size is not None:
+            (size,) = checked_numbers([size], 1, sender)
+        bound = float(said["upper_bound"])
+        if not isfinite(bound):
+            raise Refused(f"{sender} sent a bound that is no number")
+        return Answer(draws, size, bound)
 
     # --- drawing ---
 
-    def _judged(self, matrix: Any, totals: Integers, draws: Integers) -> Integers:
+    def _judged(self, matrix: Any, totals: Integers, draws: Integers, users: int) -> Integers:
         """What P0 answered, lowered until every user's condition holds exactly: each party judges its own users.
 
         P0 works with floats, and nobody should have to trust it with this. The users of others are one more row.
         """
         rest = sparse.csr_array((totals - matrix.sum(axis=0)).reshape(1, -1))
         counts = ClickCounts(sparse.csr_array(sparse.vstack([matrix, rest])))
-        lowered = draws.copy()
+        lowered = np.minimum(draws, int(users * float(self.b)) + 1)  # all draws together are fewer (erratum H1)
         while guilty := self._exposed(counts, lowered):
+            self.end.check()
             held = matrix[[guilty[0]]].toarray().ravel()
             lowered[int(np.argmax(np.log1p(held / np.maximum(totals - held, 1)) * (lowered > 0)))] -= 1
         told = np.array(self._told_by_all(lowered.tolist()), np.int64)
@@ -278,7 +311,9 @@ class PaperParty:
         if self.first:
             start = self.source.below(totals)
         else:
-            start = np.array(json.loads(self.end.receive(previous(self.ring, self.end.name), "arc")), np.int64)
+            before = previous(self.ring, self.end.name)
+            said = read_json(self.end.receive(before, "arc", most=of_numbers(len(totals))))
+            start = np.array(checked_numbers(said, len(totals), before), np.int64)
         if self.end.name != self.ring[-1]:
             self.end.send(following(self.ring, self.end.name), "arc", to_json(((start + own) % totals).tolist()))
         pairs = np.repeat(np.arange(len(draws)), draws)
@@ -302,16 +337,20 @@ class Solver:
         self.end.phase("transform", "making a key for the program")
         private = PrivateKey.generate()
         self.end.tell(self.ring, "key", numbers_to_bytes([private.public.n], paillier.BITS // 8))
-        users = json.loads(self.end.receive(self.ring[0], "users"))
+        said = read_json(self.end.receive(self.ring[0], "users", most=of_numbers(2)))
+        users, pairs = checked_numbers(said, 2, self.ring[0])
+        check_size(users, pairs)
         if not users:  # no pair is shared
             return
-        products = self.end.each(received(self.end, self.ring[-1], "products"), private.decrypt, "decrypting")
-        slack = self.end.each(received(self.end, self.ring[-1], "slack"), private.decrypt, "decrypting")
+        each = -(-(users + 1) // paillier.places(private.public, ENTRY_BITS))
+        came = received(self.end, self.ring[-1], "products", each * (pairs + 1))
+        products = self.end.each(came, private.decrypt, "decrypting")
+        came = received(self.end, self.ring[-1], "slack", each * users)
+        slack = self.end.each(came, private.decrypt, "decrypting")
         self.seen = _read(products, slack, users, private.public)
         self.end.progress(f"solving the program of {users:,} users")
         answer = solved(self.seen, self.goal, self.support)
-        said = {"draws": answer.draws.tolist(), "output_size": answer.output_size, "upper_bound": answer.upper_bound}
-        self.end.send(self.ring[-1], "answer", to_json(said))
+        self.end.send(self.ring[-1], "answer", _said(answer))
 
 
 def _read(products: Sequence[int], slack: Sequence[int], users: int, public: PublicKey) -> Transformed:

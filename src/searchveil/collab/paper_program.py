@@ -67,6 +67,8 @@ class Answer:
 def solved(seen: Transformed, goal: Goal, support: float) -> Answer:
     """Relaxed, rounded down and filled. For kl and frequent the size |O| is fixed: half of what fits."""
     shares = seen.conditions()
+    if not np.isfinite(shares).all():
+        raise ValueError("a program that is none")
     largest_share = shares.max(axis=0, initial=0)
     most = np.where(largest_share > 0, np.floor((1 + TIES) / np.maximum(largest_share, NOTHING)), 0).astype(np.int64)
     drawable = np.flatnonzero(most)

@@ -5,7 +5,6 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any, TypeVar
 
-from searchveil.collab.coordinator import MOST_WAITING
 from searchveil.collab.link import Bar, Link, no_bar
 from searchveil.collab.messages import Phase, Refused
 from searchveil.collab.transcript import Transcript
@@ -14,6 +13,8 @@ from searchveil.progress import Progress, silent
 V = TypeVar("V")
 W = TypeVar("W")
 
+MOST_ITEMS = 2**20  # of all parties in a union; it takes hours
+DIGITS = 22  # bytes of a whole number of 64 bits in a list
 NEWS_AFTER = 200  # values; fewer are done before anybody asks
 
 
@@ -32,7 +33,8 @@ class End(ABC):
     def send(self, to: str, topic: str, payload: bytes) -> None: ...
 
     @abstractmethod
-    def receive(self, sender: str, topic: str) -> bytes: ...
+    def receive(self, sender: str, topic: str, *, most: int) -> bytes:
+        """What was sent, of at most so many bytes."""
 
     @abstractmethod
     def check(self) -> None:
@@ -70,8 +72,8 @@ class LinkEnd(End):
     def send(self, to: str, topic: str, payload: bytes) -> None:
         self.link.send(to, self._phase, topic, payload)
 
-    def receive(self, sender: str, topic: str) -> bytes:
-        return self.link.receive(sender, self._phase, topic, most=MOST_WAITING)
+    def receive(self, sender: str, topic: str, *, most: int) -> bytes:
+        return self.link.receive(sender, self._phase, topic, most=most, expected=most)
 
     def check(self) -> None:
         self.link.check()
@@ -85,6 +87,11 @@ def numbers_from_bytes(raw: bytes, width: int) -> list[int]:
     if len(raw) % width:
         raise Refused("numbers that are cut off")
     return [int.from_bytes(raw[i : i + width], "big") for i in range(0, len(raw), width)]
+
+
+def of_numbers(count: int) -> int:
+    """How many bytes a list of so many whole numbers has at most."""
+    return 2 + DIGITS * count
 
 
 def to_json(value: Any) -> bytes:

@@ -2,7 +2,6 @@
 
 import hashlib
 import hmac
-import json
 import secrets
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -19,7 +18,7 @@ from searchveil.collab.histogram import Histogram, local_histogram
 from searchveil.collab.identity import Identity
 from searchveil.collab.joint import JointSettings, padding_of, paid_for, plan_for, sampler_of, share_of
 from searchveil.collab.member import Member
-from searchveil.collab.messages import Refused
+from searchveil.collab.messages import Refused, read_json
 from searchveil.collab.ring import Ids, blinded_ids
 from searchveil.collab.shuffle import Row, shuffled
 from searchveil.crypto import hpke, masks
@@ -162,23 +161,26 @@ class Party(Member):
 
     def _texts(self, raw: bytes, expected: int) -> list[str | None]:
         try:
-            texts = json.loads(raw)
+            texts = read_json(raw)
         except ValueError:
             texts = None
         if not isinstance(texts, list) or len(texts) != expected:
             raise Refused("the coordinator opened another number of items")
-        return [None if text is None else str(text) for text in texts]
+        if not all(text is None or isinstance(text, str) for text in texts):
+            raise Refused("the coordinator opened what is no text")
+        return texts
 
     def _rows(
         self, texts: Sequence[str | None], held: Sequence[bytes | None], totals: Integers
     ) -> list[tuple[list[str], int]]:
         rows = []
         for text, mine, total in zip(texts, held, totals.tolist(), strict=True):
-            if mine is not None and (text is None or text.encode() != mine):
+            raw = None if text is None else text.encode(errors="surrogatepass")
+            if mine is not None and raw != mine:
                 raise Refused("an opened item is not the one that this party holds: a party sent a wrong share")
-            if text is not None:
+            if raw is not None:
                 try:
-                    rows.append((opening.decoded(text.encode(), len(self.item.columns)), int(total)))
+                    rows.append((opening.decoded(raw, len(self.item.columns)), int(total)))
                 except ValueError:
                     raise Refused("an opened text is no item") from None
         if len({tuple(values) for values, _ in rows}) < len(rows):
@@ -219,7 +221,7 @@ def _sampled_table(rows: Sequence[Row], vocabulary: pa.Table, columns: Sequence[
         numbers = {one: i for i, one in enumerate(sorted({row["user"] for row in values}), start=1)}
         users = pa.array([numbers[row["user"]] for row in values], pa.int64())
         gathered = {name: pa.array([row[name] for row in values], TYPES.get(name, pa.int64())) for name in DRAWN}
-    except (ValueError, TypeError, KeyError, pa.ArrowException):
+    except (ValueError, TypeError, LookupError, ArithmeticError, pa.ArrowException):
         raise Refused("a row that was drawn is malformed") from None
     table = pa.table({"user": users, **gathered})
     absent = [name for name in ("time", "rank") if table[name].null_count == len(values)]

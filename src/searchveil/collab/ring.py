@@ -10,7 +10,7 @@ import hashlib
 import numpy as np
 import numpy.typing as npt
 
-from searchveil.collab.coordinator import ID_BYTES
+from searchveil.collab.coordinator import ID_BYTES, MOST_OF_A_PARTY
 from searchveil.collab.link import Link
 from searchveil.collab.messages import PART, Refused, parts_of
 from searchveil.crypto import ristretto255
@@ -60,7 +60,11 @@ def _send_own(link: Link, after: str, items: list[bytes], order: npt.NDArray[np.
 
 
 def _pass_on(link: Link, before: str, after: str, *, owner: str, key: bytes) -> None:
+    passed = 0
     for part, (points, last) in enumerate(link.parts(before, "blind", owner)):
+        passed += len(points)
+        if passed > MOST_OF_A_PARTY:
+            raise Refused(f"{before} passed on more than {MOST_OF_A_PARTY:,} bytes of points of {owner}")
         link.send_part(after, "blind", owner, _multiplied(key, points, before), part, last=last)
 
 

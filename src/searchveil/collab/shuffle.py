@@ -12,9 +12,9 @@ from typing import Any
 
 import numpy as np
 
-from searchveil.collab.coordinator import MOST_WAITING
+from searchveil.collab.coordinator import MOST_OF_A_PARTY, MOST_WAITING
 from searchveil.collab.link import Link
-from searchveil.collab.messages import Refused
+from searchveil.collab.messages import Refused, read_json
 from searchveil.crypto import hpke
 from searchveil.privacy.noise import Source
 
@@ -40,7 +40,7 @@ def shuffled(
     if link.name == first:
         gathered = sealed
         for other in link.others:
-            gathered += _cut(link.receive(other, "shuffle", "rows", most=MOST_WAITING), width, other)
+            gathered += _cut(link.receive(other, "shuffle", "rows", most=MOST_OF_A_PARTY), width, other)
     else:
         before = names[place - 1]
         gathered = _cut(link.receive(before, "shuffle", "layer", most=MOST_WAITING), width, before)
@@ -75,8 +75,8 @@ def _padded(row: Row, size: int) -> bytes:
 def _row(raw: bytes, sender: str) -> Row:
     length = int.from_bytes(raw[:_LENGTH_BYTES], "big")
     try:
-        values = json.loads(raw[_LENGTH_BYTES : _LENGTH_BYTES + length])
-        if not isinstance(values, list):
+        values = read_json(raw[_LENGTH_BYTES : _LENGTH_BYTES + length])
+        if not isinstance(values, list) or len(values) < 2:
             raise ValueError
     except ValueError:
         raise Refused(f"{sender} published what is no row") from None
@@ -85,7 +85,10 @@ def _row(raw: bytes, sender: str) -> Row:
 
 def _sealed(link: Link, raw: bytes, publics: Mapping[str, bytes]) -> bytes:
     for name in reversed(link.agreement.names):
-        raw = hpke.seal(publics[name], _info(link, name), b"", raw)
+        try:
+            raw = hpke.seal(publics[name], _info(link, name), b"", raw)
+        except hpke.SealError:
+            raise Refused(f"the key of {name} for sealing rows is none") from None
     return raw
 
 

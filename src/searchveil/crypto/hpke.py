@@ -16,6 +16,10 @@ class UnsealError(InputError):
     """A message that was not sealed to this key with this info and aad, or was changed on its way."""
 
 
+class SealError(InputError):
+    """A public key to which nothing can be sealed."""
+
+
 def generate() -> tuple[bytes, bytes]:
     """A fresh pair of keys: (private, public)."""
     private = X25519PrivateKey.generate()
@@ -51,7 +55,10 @@ def unseal(private: bytes, info: bytes, aad: bytes, sealed: bytes) -> bytes:
 
 
 def _seal(public: bytes, info: bytes, aad: bytes, plaintext: bytes, ephemeral: KEMKeyPair | None) -> bytes:
-    enc, sender = _SUITE.create_sender_context(_public(public), info=info, eks=ephemeral)
+    try:
+        enc, sender = _SUITE.create_sender_context(_public(public), info=info, eks=ephemeral)
+    except (PyHPKEError, ValueError) as error:
+        raise SealError("this is no public key that a message can be sealed to") from error
     return enc + sender.seal(plaintext, aad=aad)
 
 
