@@ -55,7 +55,7 @@ def test_an_existing_file_stays_unless_forced(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--users", "0", "--out", "log.tsv"), "users must be at least 1, not 0"),
+        (("--users", "0", "--out", "log.tsv"), "--users must be at least 1, not 0"),
         (("--users", "x", "--out", "log.tsv"), "--users"),
         (("--seed", "-1", "--out", "log.tsv"), "seed"),
         (("--users", "5", "--seed", str(10**23), "--out", "log.tsv"), "seed"),

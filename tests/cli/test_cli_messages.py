@@ -33,6 +33,55 @@ def test_a_typing_error_is_answered_by_one_question(tmp_path: Path) -> None:
     )
 
 
+SAID = {  # what is typed → what is said to it, whole
+    ("plan",): "weighted needs --epsilon; try --epsilon 1 --delta 1e-6",
+    ("release",): "LOG is missing: Files of one log; globs work. Try 'searchveil release --help'.",
+    ("release", "log.csv", "--epsilon"): "Option '--epsilon' requires an argument. Try 'searchveil --help'.",
+    ("demo",): "--out is missing: log.tsv, log.tsv.gz or log.parquet. Try 'searchveil demo --help'.",
+    ("demo", "--out", "x.tsv", "--users", "ten"): (
+        "--users must be a whole number, not ten. Try 'searchveil demo --help'."
+    ),
+    ("demo", "--out", "x.tsv", "--users", "0"): "--users must be at least 1, not 0",
+    ("show", "out", "--top", "0"): "--top must be at least 1, not 0. Try 'searchveil show --help'.",
+    ("compare", "log.csv", "--epsilon", "x", "--delta", "1"): (
+        "--epsilon must be a number, not x. Try 'searchveil compare --help'."
+    ),
+    ("plan", "--epsilon", "one", "--delta", "1e-6"): "--epsilon must be a positive number, not 'one'; try --epsilon 1",
+    ("plan", "--epsilon", "1", "--delta", "0"): (
+        "--delta must be a number above 0 and below 1, not 0; try --delta 1e-6"
+    ),
+    ("inspect", "none.csv"): "none.csv: no such file",
+    ("inspect", "log.csv", "--skip-lines", "-1"): "--skip-lines must be a number from 0 on, not -1",
+    ("inspect", "aol.tsv", "--column", "user=uid"): (
+        "--column: is for csv, tsv, jsonl and parquet; aol.tsv is read as aol; leave it out, or add --format tsv if "
+        "this is a table of your own"
+    ),
+    ("ledger", "none.sqlite"): (
+        "there is no ledger none.sqlite; release --ledger none.sqlite --budget-epsilon E --budget-delta D makes one"
+    ),
+}
+
+
+@pytest.mark.parametrize("typed", SAID, ids=" ".join)
+def test_a_mistake_is_answered_with_what_to_type(typed: tuple[str, ...], tmp_path: Path) -> None:
+    (tmp_path / "log.csv").write_text("user,query\n1,weather\n2,weather\n")
+    (tmp_path / "aol.tsv").write_text("AnonID\tQuery\tQueryTime\tItemRank\tClickURL\n1\ta\t2006-03-01 07:17:12\t\t\n")
+    outcome = run(tmp_path, *typed)
+    assert (outcome.code, outcome.out) == (2, "")
+    assert outcome.err.removeprefix("… reading the log\n") == f"searchveil: {SAID[typed]}\n"
+
+
+def test_a_group_names_its_commands(tmp_path: Path) -> None:
+    assert_refused(run(tmp_path, "attack", "log.csv"), "there are k-anonymity, safelog-clicks, re-identification")
+
+
+def test_a_large_delta_is_warned_of(tmp_path: Path) -> None:
+    said = succeed(tmp_path, "plan", "--epsilon", "1", "--delta", "0.1").out
+    assert "Warning: δ = 0.1 is how likely the promise may fail" in said
+    assert "--delta 1e-6" in said
+    assert "Warning" not in succeed(tmp_path, "plan", "--epsilon", "1", "--delta", "1e-3").out
+
+
 @pytest.mark.slow
 def test_one_row_is_one_row(tmp_path: Path) -> None:
     log = crowd_log(tmp_path, queries=1)

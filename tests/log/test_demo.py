@@ -130,7 +130,7 @@ def test_progress_ends_with_all_users(tmp_path: Path) -> None:
         ("log.csv", 10, 1, "end it in .parquet, .tsv or .tsv.gz"),
         ("log", 10, 1, "end it in .parquet, .tsv or .tsv.gz"),
         ("log.tsv", 0, 1, "users must be at least 1, not 0"),
-        ("log.tsv", 10, -1, r"seed must not be negative nor reach 2\^63, but is -1"),
+        ("log.tsv", 10, -1, r"seed must be from 0 to 2\^63 − 1, not -1"),
         ("missing/log.tsv", 10, 1, "there is no folder"),
     ],
 )

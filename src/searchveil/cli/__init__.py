@@ -74,10 +74,37 @@ def _refuse_failure_of_engine(problem: Exception) -> None:
 
 def _refuse_command_line(problem: Any) -> NoReturn:
     asked = getattr(getattr(problem, "ctx", None), "command_path", None) or "searchveil"
-    said = problem.format_message().rstrip(".")
+    said = _of_parameter(problem) or problem.format_message().rstrip(".")
     if not said:  # nothing was asked, and help was shown
         sys.exit(2)
+    if said.startswith("No such command") and not said.endswith("?"):
+        of_group = getattr(getattr(getattr(problem, "ctx", None), "command", None), "commands", {})
+        said += f"; there are {', '.join(of_group)}" if of_group else ""
     _stop(f"{said}{'' if said.endswith('?') else '.'} Try '{asked} --help'.", 2)
+
+
+def _of_parameter(problem: Any) -> str:
+    """What is wrong with an option or argument, in our words; "" for what typer says well enough."""
+    parameter = getattr(problem, "param", None)
+    if parameter is None:
+        return ""
+    is_option = str(parameter.opts[0]).startswith("-")
+    name = str(parameter.opts[0]) if is_option else str(parameter.metavar or parameter.name).strip("[].").upper()
+    if type(problem).__name__ == "MissingParameter":
+        about = (getattr(parameter, "help", None) or "").rstrip(".")
+        return f"{name} is missing" + (f": {about}" if about else "")
+    reasons = getattr(problem.__cause__, "errors", None)  # typer has values checked by pydantic
+    if reasons is None:
+        return ""
+    reason, *_ = reasons()
+    limits = reason.get("ctx", {})
+    wanted = {
+        "int_parsing": "a whole number",
+        "float_parsing": "a number",
+        "greater_than_equal": f"at least {limits.get('ge')}",
+        "less_than_equal": f"at most {limits.get('le')}",
+    }.get(reason["type"])
+    return "" if wanted is None else f"{name} must be {wanted}, not {reason['input']}"
 
 
 def _say_stopped(number: int) -> NoReturn:

@@ -6,6 +6,7 @@ Without a method, help shows what all methods share and loads none of them.
 import inspect
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
+from itertools import zip_longest
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -221,7 +222,7 @@ def method_command(
 def method_in(args: Sequence[str]) -> str | None:
     """What --method says, before anything is parsed: which options there are depends on it."""
     found = None
-    for word, after in zip(args, [*args[1:], None], strict=True):
+    for word, after in zip_longest(args, args[1:]):
         if word == "--":
             break
         if word == "--method":
@@ -245,4 +246,6 @@ def _refuse_option_of_others(method: str, option: str | None, extras: Extras) ->
             if option_of(name) == option:
                 having.setdefault(name, []).append(other)
     for name, others in having.items():
+        if method in others:  # which is right; its value is missing
+            return
         raise no_such_parameter(method, name, others) from None

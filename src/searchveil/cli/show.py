@@ -151,6 +151,9 @@ def summary(figures: Mapping[str, Any]) -> None:
     rows({name: value for name, value in told.items() if value not in (None, "", [])})
 
 
+LARGE_DELTA = 1e-3  # among a thousand users, it might be every release that shows somebody
+
+
 def plan(plan: "Plan") -> None:
     from searchveil.publish.spread import in_words
 
@@ -160,6 +163,11 @@ def plan(plan: "Plan") -> None:
     print(f"{plan.method}, item {plan.item}")
     rows(named | {name.replace("_", " "): value for name, value in plan.figures.items()})
     print(plan.guarantee)
+    if plan.guarantee.is_private and plan.guarantee.delta > LARGE_DELTA and plan.method != "sampling":
+        print(
+            f"Warning: δ = {plan.guarantee.delta:g} is how likely the promise may fail and a user's whole history may "
+            "come out. Take much less than one in the number of users, such as --delta 1e-6."
+        )
     if plan.settings.noise_below:
         print(in_words(plan.settings.noise_below))
     if plan.takes is not None:

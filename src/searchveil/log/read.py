@@ -218,6 +218,7 @@ def _check_request(reader: Reader, request: Request, on_spark: bool) -> None:
             setting("columns")
             + f": is for csv, tsv, jsonl and parquet; {request.sources[0].path} is read as {reader.name}",
             parameter="columns",
+            instead="leave it out, or add " + setting("format", "tsv") + " if this is a table of your own",
         )
     for option, value in request.options.items():
         if option not in reader.options:

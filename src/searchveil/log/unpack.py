@@ -54,7 +54,11 @@ class Unpacked:
 def unpack(asked: Sequence[str | Path], scratch: Path, *, skip_lines: int = 0, may_copy: bool = True) -> Unpacked:
     """What can be read as it is stays where it is. `may_copy` is false where others would have to see the copies."""
     if skip_lines < 0:
-        raise InputError("lines to skip are a number from 0 on", parameter="skip_lines", value=skip_lines)
+        raise InputError(
+            setting("skip_lines") + f" must be a number from 0 on, not {skip_lines}",
+            parameter="skip_lines",
+            value=skip_lines,
+        )
     found = Unpacked()
     for path in (file for one in asked for file in _files(str(one), found.passed_over)):
         kind = "" if "://" in path or not Path(path).is_file() else _kind(Path(path))

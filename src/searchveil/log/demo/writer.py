@@ -16,7 +16,7 @@ import pyarrow.csv as pa_csv
 import pyarrow.parquet as pq
 
 from searchveil.atomic import atomic_path
-from searchveil.errors import InputError
+from searchveil.errors import InputError, setting
 from searchveil.log.demo.chunk import SCHEMA, USERS_PER_CHUNK, Chunk, make_chunk
 from searchveil.log.demo.rough import add_odd_queries, share_address
 
@@ -55,9 +55,9 @@ def write_demo(
     """
     path = Path(out)
     if users < 1:
-        raise InputError(f"users must be at least 1, not {users}")
+        raise InputError(setting("users") + f" must be at least 1, not {users}", parameter="users", value=users)
     if not 0 <= seed < 2**63:
-        raise InputError(f"seed must not be negative nor reach 2^63, but is {seed}")
+        raise InputError(setting("seed") + f" must be from 0 to 2^63 − 1, not {seed}", parameter="seed", value=seed)
     sink = _sink_for(path)
     if not path.parent.is_dir():
         raise InputError(f"cannot write {path}: there is no folder {path.parent}")
