@@ -58,9 +58,13 @@ def counts(home: Path, job: Job) -> dict[str, int]:
     return found
 
 
-def test_killed_servers_lose_and_double_nothing(tmp_path: Path) -> None:
-    """kill -9 of server and relay, again and again, while clients send; all is there, once."""
+@pytest.mark.parametrize("database", ["sqlite", "postgresql"])
+def test_killed_servers_lose_and_double_nothing(tmp_path: Path, request: pytest.FixtureRequest, database: str) -> None:
+    """kill -9 of server, relay and randomness server, again and again, while clients send; all is there, once."""
     with running(tmp_path) as community:
+        if database == "postgresql":
+            config = tmp_path / "server.toml"
+            config.write_text(config.read_text().replace("server.sqlite", request.getfixturevalue("postgres")))
         job = new_job(tmp_path / "server.toml", "query", make_policy("FT_a", k=2))
     # The community's own processes have ended; these are ours to kill.
     programs = {"randomness": "randomness.toml", "server": "server.toml", "relay": "relay-1.toml"}
@@ -108,7 +112,7 @@ def postgres_programs() -> Path | None:
     return next((place for place in places if (place / "initdb").exists() and (place / "postgres").exists()), None)
 
 
-@pytest.fixture(scope="module")
+@pytest.fixture
 def postgres() -> Iterator[str]:
     """A PostgreSQL of our own on loopback; it refuses to run as root, so root hands it to `nobody`."""
     programs = postgres_programs()
