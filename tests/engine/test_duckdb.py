@@ -4,6 +4,8 @@ from pathlib import Path
 
 import duckdb
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from searchveil.engine import open_engine
 from searchveil.engine.duckdb import DuckDBEngine
@@ -38,6 +40,16 @@ def test_the_size_reaches_the_engine() -> None:
     assert setting(engine, "memory_limit") == "256.0 MiB"
     assert setting(engine, "threads") == 1
     engine.close()
+
+
+WORDS = st.integers(0, 2**64 - 1)
+
+
+@given(word=st.one_of(WORDS, st.builds(int.__and__, WORDS, WORDS)), n=st.integers(1, 33))
+def test_the_place_of_a_bit(duckdb_engine: DuckDBEngine, word: int, n: int) -> None:
+    places = [place for place in range(64) if word >> place & 1]
+    found = duckdb_engine.connection.con.execute(f"select place_of_bit({word}::ubigint, {n})").fetchall()
+    assert found == [(places[n - 1] if n <= len(places) else 64,)]
 
 
 def test_a_quote_in_the_temporary_folder_is_a_letter(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,7 +13,6 @@ from typing import Any, get_type_hints
 
 import numpy as np
 import numpy.typing as npt
-from scipy.special import ndtri
 
 from searchveil.errors import InputError
 from searchveil.privacy.guarantee import Neighbours
@@ -310,6 +309,8 @@ class Assumption:
     @cached_property
     def activity(self) -> tuple[Floats, Floats]:
         """(held, searches) of equally many users each: items, and the searches that come to the shared ones of them."""
+        from scipy.special import ndtri  # which takes longer to load than NumPy
+
         places = ndtri((np.arange(_QUANTILES) + 0.5) / _QUANTILES)
         held = np.exp(self.spread * places)
         held = np.clip(held * self.held / held.mean(), 1, 0.95 * self.items)

@@ -10,8 +10,6 @@ from collections.abc import Callable, Sequence
 from fractions import Fraction
 from math import ceil, exp, inf, nextafter, sqrt
 
-from scipy.special import ndtr, ndtri
-
 from searchveil.errors import InputError
 from searchveil.privacy import normal
 from searchveil.privacy.guarantee import Neighbours
@@ -82,6 +80,8 @@ def most_likely(probability: float, mu: float) -> float:
     """How likely an event of this probability can be on a neighbouring log, at most: Φ(Φ⁻¹(p) + μ), rounded up."""
     if probability <= 0:
         return 0.0
+    from scipy.special import ndtri  # which takes longer to load than NumPy, and few methods need it
+
     z = -float(ndtri(probability))
     if mu > z + 40:  # certain, but for less than a float can tell
         return 1.0
@@ -100,7 +100,14 @@ def sigma_for(epsilon: float, delta: float) -> float:
 def _about(sigma: float, epsilon: float) -> float:
     """`delta_of` in floats."""
     middle, half = epsilon * sigma, 1 / (2 * sigma)
-    return float(ndtr(half - middle)) - exp(epsilon) * float(ndtr(-half - middle))
+    return _below(half - middle) - exp(epsilon) * _below(-half - middle)
+
+
+def _below(z: float) -> float:
+    """P(Z < z) in floats."""
+    from scipy.special import ndtr
+
+    return float(ndtr(z))
 
 
 def crossing_probability(threshold: float, variances: Sequence[Fraction]) -> float:
@@ -124,7 +131,7 @@ def crossing_threshold(probability: float, variances: Sequence[Fraction]) -> flo
     deviations = [sqrt(float(variance)) for variance in variances]
 
     def about(threshold: float) -> float:
-        return sum(float(ndtr(-threshold / deviation)) for deviation in deviations)
+        return sum(_below(-threshold / deviation) for deviation in deviations)
 
     return _smallest(about, lambda threshold: crossing_probability(threshold, variances), probability)
 

@@ -20,7 +20,6 @@ import numpy.typing as npt
 from cryptography.hazmat.primitives.ciphers import Cipher
 from cryptography.hazmat.primitives.ciphers.algorithms import AES
 from cryptography.hazmat.primitives.ciphers.modes import CTR, ECB
-from scipy.special import ndtri
 
 from searchveil.cores import on_all_cores
 from searchveil.privacy import normal
@@ -386,6 +385,8 @@ class RoundedGaussian:
 
     def _near(self, word: int, bits: int) -> int:
         """About the value at this place; `_decide` corrects it."""
+        from scipy.special import ndtri  # which takes longer to load than NumPy, and few methods need it
+
         upper = (1 << bits) - word
         z = -float(ndtri(upper / (1 << bits))) if word > upper else float(ndtri(max(word, 1) / (1 << bits)))
         return round(z * self._deviation)
@@ -425,6 +426,8 @@ class _Quantiles:
         self._guide = self._nearest(middles)
 
     def _nearest(self, u: npt.NDArray[np.float64]) -> Integers:
+        from scipy.special import ndtri
+
         points = np.rint(ndtri(u) * self.STEPS)
         nearest: Integers = (np.clip(points, -self.FURTHEST, self.FURTHEST) + self.FURTHEST).astype(np.int64)
         return nearest
