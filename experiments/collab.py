@@ -1,6 +1,6 @@
 """Joint releases beside those of each party alone, in both modes, on the demo log and on MSNBC's page categories.
 
-    python experiments/collab.py counts rows program cost
+    python experiments/collab.py counts rows program cost size
 
 Prints the tables of docs/experiments/collab.md. MSNBC's sequences are looked for in ../shared/data, or at --msnbc;
 where they are not, their tables are left out. Figures of a private log, were it one: do not publish them.
@@ -151,7 +151,7 @@ def rows(logs: Sequence[Named]) -> None:
             settings = {"method": "sampling", "item": "click", "per_user": 5, "epsilon": 3.0, "delta": delta}
             alone = Individual(delta, 3.0)
             limit = f"{ln(1 / (1 - delta)):.2f}"
-            for r in (2, 8):
+            for r in PARTIES:
                 simulation = Simulation(r, settings)
                 table, *_ = joint_table(simulation, log)
                 row(name, limit, f"{r} parties, joint", figures(truth, drawn([table])))
@@ -194,10 +194,10 @@ def of_program(part: SearchLog, b: float, size: int) -> pa.Table:
 
 def cost(logs: Sequence[Named], sizes: Sequence[int] = (50, 100, 200), parties: Sequence[int] = PARTIES) -> None:
     """Both modes against users and parties, as many as the paper's program bears; of the last log."""
-    header("log", "mode", "users", "parties", "CPU s", "MB", "transform, % of the time")
+    header("log", "mode", "users", "parties", "CPU s", "seconds", "MB", "transform, % of the time")
     for name, log in logs[-1:]:
         for users, r in [*((size, 2) for size in sizes), *((sizes[1], r) for r in parties[1:])]:
-            some = replace(log, table=log.table.filter(log.table["user"].isin(first_users(log, users))))
+            some = with_first_users(log, users)
             for mode, settings in (
                 ("paper", {"mode": "paper", "epsilon": 3.0, "delta": 0.5}),
                 ("private", {"method": "sampling", "item": "click", "per_user": 5, "epsilon": 3.0, "delta": 0.5}),
@@ -206,12 +206,28 @@ def cost(logs: Sequence[Named], sizes: Sequence[int] = (50, 100, 200), parties: 
                 with tempfile.TemporaryDirectory() as folder:
                     ran = Simulation(r, settings).joint(kept(some), Path(folder))
                 share = 100 * ran.phases.get("transform", 0) / sum(ran.phases.values())
-                row(name, mode, f"{users:,}", f"{r}", f"{cpu() - before:.1f}", f"{ran.bytes / 1e6:.2f}", f"{share:.0f}")
+                row(name, mode, f"{users:,}", f"{r}", f"{cpu() - before:.1f}", f"{ran.seconds:.1f}",
+                    f"{ran.bytes / 1e6:.2f}", f"{share:.0f}")  # fmt: skip
 
 
-def first_users(log: SearchLog, users: int) -> list[str]:
+def size(logs: Sequence[Named], parties: Sequence[int] = PARTIES) -> None:
+    """Private mode, method zealous of clicks, against users and parties; of the last log."""
+    settings = {"method": "zealous", "item": "click", "per_user": 5, "epsilon": 1.0, "delta": 1e-5, "collusion": 1}
+    header("log", "users", "parties", "CPU s", "seconds", "MB")
+    for name, log in logs[-1:]:
+        everybody = int(log.engine.value(log.table["user"].nunique()))
+        for users, r in [*((everybody // part, 2) for part in (100, 10)), *((everybody, r) for r in parties)]:
+            some = log if users == everybody else kept(with_first_users(log, users))
+            before = cpu()
+            with tempfile.TemporaryDirectory() as folder:
+                ran = Simulation(r, settings).joint(some, Path(folder))
+            row(name, f"{users:,}", f"{r}", f"{cpu() - before:.1f}", f"{ran.seconds:.1f}", f"{ran.bytes / 1e6:.2f}")
+
+
+def with_first_users(log: SearchLog, users: int) -> SearchLog:
     user = log.table["user"].cast("string")
-    return log.engine.fetch(log.table.select(user=user).distinct().order_by("user").limit(users))["user"].to_pylist()
+    first = log.engine.fetch(log.table.select(user=user).distinct().order_by("user").limit(users))["user"].to_pylist()
+    return replace(log, table=log.table.filter(log.table["user"].isin(first)))
 
 
 def header(*names: str) -> None:
@@ -227,6 +243,7 @@ TABLES: dict[str, Callable[[Sequence[Named]], None]] = {
     "rows": rows,
     "program": program,
     "cost": cost,
+    "size": size,
 }
 
 

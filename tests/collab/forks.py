@@ -94,9 +94,9 @@ def slow_at(phase: str, seconds: str) -> None:
     _at(phase, lambda: time.sleep(float(seconds)))
 
 
-def full_disk_at(phase: str) -> None:
-    """No file can grow beyond some kilobytes from here on."""
-    _at(phase, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (2500, 2500)))
+def full_disk_at(phase: str, size: str = "2500") -> None:
+    """No file can grow beyond so many bytes from here on."""
+    _at(phase, lambda: resource.setrlimit(resource.RLIMIT_FSIZE, (int(size), int(size))))
 
 
 def _at(phase: str, happens: Any) -> None:

@@ -265,6 +265,30 @@ def test_a_full_disk_at_one_party(tmp_path: Path) -> None:
     assert (ended["a"][0] == 0) == (tmp_path / "out-a").exists()  # the one that could write has its release, or says no
 
 
+@pytest.mark.slow
+@pytest.mark.parametrize(
+    ("phase", "more", "says"),
+    [
+        ("agreement", (), "ledger b.sqlite: nothing was released, because that could not be recorded"),
+        ("blind", ("--transcript", "b.jsonl"), "File too large"),  # what the system calls this limit
+    ],
+)
+def test_a_disk_that_is_full_before_the_end(phase: str, more: tuple[str, ...], says: str, tmp_path: Path) -> None:
+    """Where the ledger cannot be written nothing leaves; a transcript that cannot be written ends the run as well."""
+    processes = Processes(Consortium(tmp_path, 2, settings={"item": "click", "silence": 20, "deadline": 100}))
+    paying = ("--ledger", "b.sqlite", "--budget-epsilon", "9", "--budget-delta", "0.9")
+    for name in ("a", "coordinator"):
+        processes.start(name)
+    processes.start("b", *paying, *more, fault=("full_disk_at", phase, "500"))
+    ended = processes.last_lines()
+    assert ended["b"][0] != 0
+    assert "Traceback" not in (tmp_path / "b.stderr").read_text()
+    assert says in ended["b"][1], ended["b"]
+    assert "b: it" in ended["a"][1], ended["a"]
+    for name in "ab":
+        assert not (tmp_path / f"out-{name}").exists()
+
+
 @pytest.fixture
 def namespaces(tmp_path: Path) -> Iterator[tuple[str, str]]:
     """Two hosts with a line between them: 10.117.0.1, the coordinator's, and 10.117.0.2."""

@@ -1,7 +1,12 @@
 """What is not as agreed is refused: one clear line at every party, nothing published, ledgers say what was spent."""
 
+import socket
+import ssl
 import struct
-from collections.abc import Callable
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -10,10 +15,10 @@ from typing import Any
 import pytest
 from consortium import Consortium, NoNoise, Outcome
 
-from searchveil.collab import identity
+from searchveil.collab import identity, tls
 from searchveil.collab.coordinator import Coordinator
 from searchveil.collab.member import Member, RunFailed
-from searchveil.collab.messages import LARGEST, Header, pack, unpack
+from searchveil.collab.messages import LARGEST, Header, RunEnded, pack, unpack
 from searchveil.crypto import masks
 from searchveil.errors import InputError
 from searchveil.log import AS_TYPED
@@ -358,3 +363,85 @@ def test_paper_mode_has_nothing_that_a_ledger_could_count(tmp_path: Path) -> Non
         "a release without differential privacy has no finite cost" in str(one) for one in outcome.failed.values()
     )
     assert not any(ledger.spent().entries for ledger in paying.values())
+
+
+def test_a_party_whose_budget_is_spent_sends_nothing(tmp_path: Path) -> None:
+    """It says so and nothing of its log leaves; the others hear that it cannot take part, not how much is left."""
+    consortium = Consortium(tmp_path)
+    paying = ledgers(consortium)
+    (tmp_path / "b.sqlite").unlink()
+    paying["b"] = Ledger.open(tmp_path / "b.sqlite", budget_epsilon=5, budget_delta=0.1)  # 5.5 for ε + ε_d
+    parties = {name: consortium.party(name, LOGS[name], ledger=paying[name]) for name in consortium.names}
+    left: list[bytes] = []
+    parties["b"].link.send_part = lambda *given, **named: left.append(given[3])  # type: ignore[method-assign]
+    outcome = consortium.run(LOGS, parties=parties)
+    outcome.assert_nothing_published()
+    assert "budget" in str(outcome.failed["b"])
+    assert not left
+    assert not paying["b"].spent().entries
+    for name in "ac":
+        line = str(outcome.failed[name])
+        assert "b: it cannot take part" in line
+        assert "5" not in line.partition(";")[0].replace("127.0.0.1", "")
+
+
+@pytest.fixture
+def listening(tmp_path: Path) -> Iterator[Consortium]:
+    consortium = Consortium(tmp_path, 2, settings={"deadline": 20, "silence": 2})
+    coordinator = consortium.coordinator()
+    served = threading.Thread(target=lambda: suppress_ended(coordinator.serve), daemon=True)
+    served.start()
+    place = consortium.address.rpartition(":")
+    for _ in range(300):
+        with suppress(OSError), socket.create_connection((place[0], int(place[2])), 1):
+            break
+        time.sleep(0.05)
+    yield consortium
+    coordinator.end("the test is over")
+    served.join(30)
+
+
+def suppress_ended(work: Callable[[], None]) -> None:
+    with suppress(RunEnded):
+        work()
+
+
+def answered(consortium: Consortium, context: ssl.SSLContext) -> str:
+    """The version of TLS that the coordinator speaks with a client, and that it answers at all."""
+    host, _, port = consortium.address.rpartition(":")
+    with (
+        socket.create_connection((host, int(port)), 10) as plain,
+        context.wrap_socket(plain, server_hostname="coordinator") as line,
+    ):
+        line.sendall(b"POST /v1/beat HTTP/1.1\r\nHost: coordinator\r\nContent-Length: 0\r\nConnection: close\r\n\r\n")
+        assert line.recv(100).startswith(b"HTTP/1.1 200")
+        return str(line.version())
+
+
+def test_the_coordinator_speaks_tls_1_3_with_pinned_parties_alone(listening: Consortium) -> None:
+    party, coordinator = listening.identities["a"], listening.identities["coordinator"].certificate
+    assert answered(listening, tls.for_party(party, coordinator)) == "TLSv1.3"
+    old = tls.for_party(party, coordinator)
+    old.minimum_version, old.maximum_version = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2
+    with pytest.raises((ssl.SSLError, ConnectionError)):
+        answered(listening, old)
+    nobody = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    nobody.check_hostname = False
+    nobody.load_verify_locations(cadata=coordinator.pem.decode())
+    with pytest.raises((ssl.SSLError, ConnectionError, AssertionError)):
+        answered(listening, nobody)
+
+
+def test_a_party_does_not_talk_tls_1_2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def old(identity: Any, parties: Any) -> ssl.SSLContext:
+        context = honest(identity, parties)
+        context.minimum_version, context.maximum_version = ssl.TLSVersion.TLSv1_2, ssl.TLSVersion.TLSv1_2
+        return context
+
+    honest = tls.for_coordinator
+    monkeypatch.setattr(tls, "for_coordinator", old)
+    consortium = Consortium(tmp_path, 2, settings={"deadline": 3, "silence": 2})
+    outcome = consortium.run({name: LOGS[name] for name in "ab"})
+    outcome.assert_nothing_published()
+    for name in "ab":
+        assert "has not answered for 3 s" in str(outcome.failed[name])
