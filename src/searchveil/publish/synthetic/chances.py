@@ -10,6 +10,10 @@ from searchveil.privacy.noise import Integers
 
 Floats = npt.NDArray[np.float64]
 
+# Standard deviations. There are 92 bins at whose end noise would weigh a hundred times: at 3 one release in
+# nine would have one that stands out by chance, at 4 one in 340.
+CLEAR = 4
+
 
 def projected(noisy: Floats, least: float = 0.0) -> Floats:
     """The nearest vector that has the same sum and no entry below `least`; the least, where the sum is no more."""
@@ -27,7 +31,7 @@ def projected(noisy: Floats, least: float = 0.0) -> Floats:
 
 def without_noise_at_the_end(noisy: Floats, deviation: float) -> Floats:
     """Empty the bins beyond the last that stands out of the noise: so few heavy users would weigh too much."""
-    clear = np.flatnonzero(noisy > 3 * deviation)
+    clear = np.flatnonzero(noisy > CLEAR * deviation)
     kept = noisy.copy()
     kept[(clear[-1] + 1 if len(clear) else 0) :] = 0.0
     return kept
