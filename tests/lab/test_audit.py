@@ -423,6 +423,19 @@ def test_the_choice_finds_the_event_that_tells() -> None:
     assert choose(Runs([], []), delta=0) == Event("appeared", "at least", 1, with_her=True)
 
 
+def test_a_cut_between_real_numbers_lies_half_way() -> None:
+    """What separates few runs at their edge would miss every sixth of the later ones, far apart as they may be."""
+
+    def scores(total: float) -> dict[str, float]:
+        return dict.fromkeys(SCORES, 0.0) | {"total": total}
+
+    runs = Runs([scores(100.5 + i) for i in range(9)], [scores(0.5 - i) for i in range(9)])
+    event = choose(runs, delta=0.01)
+    assert (event.score, event.comparison, event.cut) == ("total", "at least", 50.5)
+    whole = Runs([scores(100.0 + i) for i in range(9)], [scores(-i) for i in range(9)])
+    assert choose(whole, delta=0.01).cut == 100.0
+
+
 def test_a_side_without_runs_proves_nothing() -> None:
     assert epsilon_proved(0, 0, 0, 9, 0.0, 0.05) == epsilon_proved(9, 9, 0, 0, 0.0, 0.05) == 0
     assert epsilon_proved(9, 9, 0, 9, 0.0, 0.05) > 0.6

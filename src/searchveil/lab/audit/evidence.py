@@ -195,8 +195,9 @@ def choose(runs: Runs, delta: float) -> Event:
         return best
     for score in runs.present[0]:
         present, absent = (np.sort([scores[score] for scores in side]) for side in (runs.present, runs.absent))
-        cuts = np.unique(np.concatenate([present, absent]))
+        values = np.unique(np.concatenate([present, absent]))
         for comparison in COMPARISONS:
+            cuts = values if comparison == "exactly" else _between(values)
             both = _times_seen(present, cuts, comparison), _times_seen(absent, cuts, comparison)
             for with_her in (True, False):
                 often, seldom = both if with_her else both[::-1]
@@ -207,6 +208,15 @@ def choose(runs: Runs, delta: float) -> Event:
                 if proved[place] > most:
                     best, most = Event(score, comparison, float(cuts[place]), with_her), float(proved[place])
     return best
+
+
+def _between(values: Floats) -> Floats:
+    """Cuts half way between the values, whole numbers as they are.
+
+    A cut at the least value that these few runs had with her would lose as many later runs with her as lie below.
+    """
+    whole = bool((values == np.floor(values)).all())
+    return values if whole or len(values) < 2 else (values[1:] + values[:-1]) / 2
 
 
 def _times_seen(values: Floats, cuts: Floats, comparison: Comparison) -> Any:
