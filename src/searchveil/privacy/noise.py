@@ -413,11 +413,12 @@ class _Quantiles:
     LARGEST_Y = 1 / 400
 
     def __init__(self) -> None:
-        places = np.arange(-self.FURTHEST, self.FURTHEST + 1)
         intervals = context(64 + _GUARD_BITS)
-        below = [scaled(normal.upper_tail(intervals, -intervals.mpf(int(j)) / self.STEPS), 64)[0] for j in places]
-        self._below = np.array(below, np.uint64)
-        z = places / self.STEPS
+        furthest_first = range(self.FURTHEST, -1, -1)
+        tails = [scaled(normal.upper_tail(intervals, intervals.mpf(j) / self.STEPS), 64) for j in furthest_first]
+        # Φ(−z) is the tail above z, and Φ(z) is 1 less the tail.
+        self._below = np.array([*(low for low, _ in tails), *(2**64 - high for _, high in tails[-2::-1])], np.uint64)
+        z = np.arange(-self.FURTHEST, self.FURTHEST + 1) / self.STEPS
         self._per_density = np.exp(z * z / 2) * np.sqrt(2 * np.pi) * 2.0**-64
         third, fourth, fifth = (2 * z**2 + 1) / 6, (6 * z**3 + 7 * z) / 24, (24 * z**4 + 46 * z**2 + 7) / 120
         self._coefficients = [z, np.ones(len(z)), z / 2, third, fourth, fifth]
