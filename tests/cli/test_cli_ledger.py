@@ -158,7 +158,7 @@ def test_sessions_and_users_have_ledgers_of_their_own(tmp_path: Path) -> None:
     assert "one session's whole history" in (tmp_path / "per-session" / "README.md").read_text()
     refused = run(tmp_path, *asked, "--column", "user=customer", "--out", "per-customer")
     assert_refused(refused, "counts per session", "--ledger")
-    assert [entry.guarantee["unit"] for entry in entries(ledger)] == ["session"]
+    assert [entry.guarantee.unit for entry in entries(ledger)] == ["session"]
 
 
 @pytest.mark.slow

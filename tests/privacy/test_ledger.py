@@ -87,8 +87,8 @@ def test_a_reservation_is_recorded_whole(tmp_path: Path) -> None:
     assert (entry.id, entry.status, entry.out, entry.epsilon, entry.delta) == (1, "reserved", None, 0.25, 1e-7)
     assert entry.time.endswith("+00:00")
     assert entry.parameters == {"per_user": 5}
-    assert entry.guarantee["notion"] == "probabilistic"
-    assert entry.guarantee["caveats"] == ["a caveat"]
+    assert entry.guarantee.notion == "probabilistic"
+    assert entry.guarantee.caveats == ("a caveat",)
     assert "implies" in entry.counted_as
 
     entry.written(tmp_path / "out")
@@ -299,7 +299,7 @@ def test_neighbours_are_converted_where_that_is_true(tmp_path: Path) -> None:
     assert entry.epsilon == 0.5
     assert entry.delta == pytest.approx(1e-6 * (1 + 2.718281828459045**0.25), rel=1e-14)
     assert entry.delta > Guarantee("approximate", 0.25, 1e-6, "test").under("replace-one").delta, "rounded outwards"
-    assert entry.guarantee["epsilon"] == 0.25, "the release's own guarantee is kept as it is"
+    assert entry.guarantee.epsilon == 0.25, "the release's own guarantee is kept as it is"
     assert ledger.reserve(**plan(0.5, neighbours="replace-one")).epsilon == 0.5
 
 
@@ -416,7 +416,7 @@ def test_mu_is_about_its_own_neighbours(tmp_path: Path) -> None:
     ledger = Ledger.open(tmp_path / "l.db", budget_epsilon=4, budget_delta=1e-5, neighbours="replace-one")
     (entry,) = [ledger.reserve(**weighted())]
     assert entry.cost.mu is None
-    assert entry.guarantee["mu"] == 0.2327
+    assert entry.guarantee.mu == 0.2327
     assert ledger.reserve(**weighted(neighbours="replace-one")).cost.mu == 0.2327
 
 
@@ -431,8 +431,9 @@ def test_a_gaussian_budget_needs_delta(tmp_path: Path) -> None:
 @pytest.mark.parametrize("mu", [-0.1, float("inf"), "0.1"])
 def test_a_mu_that_is_none_creates_no_budget(tmp_path: Path, mu: Any) -> None:
     ledger = Ledger.open(tmp_path / "l.db", **BUDGET)
+    guarantee = json.dumps(Guarantee("approximate", 1, 0, "a proof").to_json() | {"mu": mu, "mu_delta": 0.0})
     with pytest.raises(sqlite3.DatabaseError, match="malformed entry"):
-        ledger._entry({"id": 1, "epsilon": "1", "delta": "0", "parameters": "{}", "guarantee": json.dumps({"mu": mu})})
+        ledger._entry({"id": 1, "epsilon": "1", "delta": "0", "parameters": "{}", "guarantee": guarantee})
 
 
 @pytest.mark.parametrize("damage", ["text", "cut", "overwritten", "other database", "negative cost"])

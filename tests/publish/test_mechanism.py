@@ -65,7 +65,7 @@ def test_a_ledger_does_not_add_up_users_and_sessions(duckdb_engine: Engine, tmp_
     with pytest.raises(InputError, match="counts per session and the release promises per user"):
         Zealous(1, 1e-6).release(replace(log, unit="user"), ledger=ledger)
     Zealous(1, 1e-6).release(log, ledger=ledger)
-    assert [entry.guarantee["unit"] for entry in ledger.spent().entries] == ["session", "session"]
+    assert [entry.guarantee.unit for entry in ledger.spent().entries] == ["session", "session"]
 
 
 SESSIONS = SafeLogSession(1, 1e-6, queries_per_session=12, clicks_per_user=1, keep_personal=True)

@@ -38,7 +38,7 @@ class Entry:
     method: str
     item: str
     parameters: dict[str, Any]
-    guarantee: dict[str, Any]
+    guarantee: Guarantee
     epsilon: float
     delta: float
     counted_as: str
@@ -50,11 +50,11 @@ class Entry:
 
     @property
     def cost(self) -> Guarantee:
-        unit, neighbours = self.guarantee["unit"], self.ledger.budget.neighbours
-        cost = Guarantee("approximate", self.epsilon, self.delta, "ledger", unit=unit, neighbours=neighbours)
-        if self.guarantee.get("mu") is None or self.guarantee["neighbours"] != neighbours:
+        own, neighbours = self.guarantee, self.ledger.budget.neighbours
+        cost = Guarantee("approximate", self.epsilon, self.delta, "ledger", unit=own.unit, neighbours=neighbours)
+        if own.mu is None or own.neighbours != neighbours:
             return cost
-        return replace(cost, mu=self.guarantee["mu"], mu_delta=self.guarantee["mu_delta"])
+        return replace(cost, mu=own.mu, mu_delta=own.mu_delta)
 
     def written(self, path: str | Path) -> None:
         """Note where the release went. The cost was counted before, and is the same without this note."""
@@ -64,7 +64,8 @@ class Entry:
 
     def to_json(self) -> dict[str, Any]:
         """Without the fingerprint of the log, by which a guess about its rows could be checked."""
-        return {name: value for name, value in vars(self).items() if name not in ("log", "seal", "ledger")}
+        record = {name: value for name, value in vars(self).items() if name not in ("log", "seal", "ledger")}
+        return record | {"guarantee": self.guarantee.to_json()}
 
 
 @dataclass(frozen=True)
@@ -301,15 +302,13 @@ class Ledger:
 
     def _entry(self, record: dict[str, Any]) -> Entry:
         try:
-            for name in ("parameters", "guarantee"):
-                record[name] = json.loads(record[name])
+            record["parameters"] = json.loads(record["parameters"])
+            record["guarantee"] = Guarantee.from_json(json.loads(record["guarantee"]))
             for name in ("epsilon", "delta"):
                 record[name] = float(record[name])
-        except (TypeError, ValueError) as error:
+        except (TypeError, ValueError, InputError) as error:
             raise sqlite3.DatabaseError(f"malformed entry {record['id']}") from error
         if not (0 <= record["epsilon"] < inf and 0 <= record["delta"] <= 1):  # a negative cost would create budget
-            raise sqlite3.DatabaseError(f"malformed entry {record['id']}")
-        if not _is_cost(record["guarantee"].get("mu", 0.0)) or not _is_cost(record["guarantee"].get("mu_delta", 0.0)):
             raise sqlite3.DatabaseError(f"malformed entry {record['id']}")
         return Entry(**record, ledger=self)
 
@@ -322,10 +321,6 @@ class Ledger:
                 raise InputError(f"ledger {self.path} was replaced by another one meanwhile; run the command again")
             yield file
             file.execute("COMMIT")
-
-
-def _is_cost(number: Any) -> bool:
-    return isinstance(number, int | float) and 0 <= number < inf
 
 
 def _characteristics(log: "SearchLog") -> dict[str, str]:

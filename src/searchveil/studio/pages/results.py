@@ -286,6 +286,6 @@ def _planned(texts: Mapping[str, str], spent: Spent) -> list[Guarantee]:
     times = int(amounts["times"])
     if not 1 <= times <= MOST_PLANNED:
         raise InputError(f"a series has 1 to {MOST_PLANNED:,} releases", parameter="times", value=times)
-    unit = spent.entries[0].guarantee["unit"] if spent.entries else "user"
+    unit = spent.entries[0].guarantee.unit if spent.entries else "user"
     epsilon, delta = amounts["epsilon"], amounts["delta"]
     return [Guarantee("approximate", epsilon, delta, "ledger", unit=unit, neighbours=spent.budget.neighbours)] * times
