@@ -281,6 +281,13 @@ def test_every_test_that_a_page_names_is_there(name: str) -> None:
     assert [path for path in named if not (ROOT / path).exists()] == []
 
 
+@pytest.mark.parametrize("name", NAMES)
+def test_every_test_function_that_a_page_names_is_there(name: str) -> None:
+    named = set(re.findall(r"`(test_\w+)`", (ROOT / name).read_text(encoding="utf-8")))
+    written = "".join(path.read_text(encoding="utf-8") for path in (ROOT / "tests").rglob("test_*.py")) if named else ""
+    assert [one for one in sorted(named) if f"def {one}(" not in written] == []
+
+
 def test_every_page_that_the_program_names_is_there() -> None:
     """Messages, help and records send people to pages such as docs/formats.md, or to a heading of one."""
     named = {

@@ -36,7 +36,7 @@ class Proxy:
         self.server = socket.create_server(("127.0.0.1", 0))
         self.address = f"127.0.0.1:{self.server.getsockname()[1]}"
         self.cut = False
-        self.passed = 0
+        self.heard: list[bytes] = []
         self._open: list[socket.socket] = []
         threading.Thread(target=self._accept, daemon=True).start()
 
@@ -61,7 +61,7 @@ class Proxy:
         try:
             while data := source.recv(1 << 16):
                 sink.sendall(data)
-                self.passed += len(data)
+                self.heard.append(data)
         except OSError:
             pass
         for end in (source, sink):

@@ -8,10 +8,13 @@ from typing import Any
 import numpy as np
 import pytest
 from consortium import Consortium, NoNoise, Outcome
+from cryptography.hazmat.primitives.serialization import Encoding
 from scipy import stats
+from test_collab_faults import Proxy
 
 from searchveil.collab import coordinator as coordinator_module
 from searchveil.collab import opening, ring
+from searchveil.collab import party as party_module
 from searchveil.collab.coordinator import Coordinator
 from searchveil.collab.member import Member
 from searchveil.collab.messages import Header, unpack
@@ -235,6 +238,64 @@ def test_a_party_with_the_coordinator_matches_what_it_claims_to_hold(
         claimed, of_b, of_c = lists[-3:]
         assert len(claimed & of_b) == 1 + number  # "weather", and "secret 1" once a claims it
         assert not claimed & of_c
+
+
+@pytest.mark.slow
+def test_guesses_among_the_filling_points_tell_a_liar_who_has_an_item(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As docs/collab.md says, noticed by nobody: b finds a's item, and c's, in the union."""
+    guesses = ["mine", "other 2", "no such"]
+    honest, tried = ring.blinded_ids, dict[str, bytes]()
+
+    def guessing(link: Any, items: list[bytes], dummies: int, filling: int, source: Source) -> Any:
+        if link.name != "b":
+            return honest(link, items, dummies, filling, source)
+        more = [opening.encoded([guess]) for guess in guesses]
+        ids, of_dummies = honest(link, [*items, *more], dummies, filling - len(more), source)
+        tried.update(zip(guesses, ids[len(items) :].tolist(), strict=True))
+        return ids[: len(items)], of_dummies
+
+    monkeypatch.setattr(party_module, "blinded_ids", guessing)
+    consortium = Consortium(tmp_path)
+    _, seen = run_watched(consortium, LOGS_1, {name: Padded(points=9) for name in consortium.names})
+    union = of(seen["b"], "universe", "union")
+    there = {union[i : i + 16].rstrip(b"\x00") for i in range(0, len(union), 16)}
+    assert [one for one in guesses if tried[one] in there] == ["mine", "other 2"]
+
+
+def test_a_party_that_adds_to_all_counts_publishes_everything(tmp_path: Path) -> None:
+    """Nothing holds against a liar, as docs/collab.md and the record say."""
+
+    class Liar(NoNoise):
+        def shares(self, n: int, source: Source) -> Any:
+            return super().shares(n, source) + 1000
+
+    consortium = Consortium(tmp_path)
+    noises = {name: NoNoise(threshold=50) for name in "ac"} | {"b": Liar(threshold=50)}
+    outcome, _ = run_watched(consortium, LOGS_1, noises)
+    assert set(outcome.tables["c"]) == {
+        query for log in LOGS_1.values() for queries in log.values() for query in queries
+    }
+    (said,) = (caveat for caveat in outcome.joined["c"].release.guarantee.caveats if "follow the protocol" in caveat)
+    assert "it can let every item of every party be published" in said
+
+
+@pytest.mark.slow
+def test_who_listens_on_the_line_reads_no_name_and_no_text(tmp_path: Path) -> None:
+    """Everything between party a and the coordinator: no certificate, no name, no word of what is sent."""
+    consortium = Consortium(tmp_path, 2)
+    proxy = Proxy(consortium.address)
+    logs = {name: {f"{name}{i}": ["weather of tomorrow"] for i in range(20)} for name in "ab"}
+    parties = {name: consortium.party(name, logs[name]) for name in "ab"}
+    parties["a"].link.address = proxy.address
+    parties["a"].link._client = parties["a"].link._new_client()
+    assert consortium.run(logs, parties=parties).failed == {}
+    heard = b"".join(proxy.heard)
+    assert len(heard) > 10_000
+    der = [one.certificate.parsed.public_bytes(Encoding.DER) for one in consortium.identities.values()]
+    for secret in (b"weather", b"coordinator", b"/v1/", b'"phase"', *der, *(one[40:60] for one in der)):
+        assert secret not in heard
 
 
 def ids_that_arrive(monkeypatch: pytest.MonkeyPatch) -> list[set[bytes]]:

@@ -72,6 +72,19 @@ def test_a_share_too_little_is_told_apart() -> None:
         _assert_discrete_laplace(np.asarray(honest), scale)
 
 
+@pytest.mark.parametrize(("parties", "epsilon"), [(2, 3.83), (3, 2.47)])
+def test_without_a_collusion_bound_a_party_faces_too_little_noise(parties: int, epsilon: float) -> None:
+    """c = 0, m = 5, ε = 1: what is left when one takes its own share off, by the probabilities of the others'."""
+    numbers = np.arange(400)
+    one = stats.nbinom.pmf(numbers, 1 / parties, 1 - exp(-1 / 5))
+    left = np.ones(1)
+    for _ in range(parties - 1):
+        left = np.convolve(left, np.convolve(one, one[::-1]))
+    middle = len(left) // 2
+    ratio = left[middle : middle + 40] / left[middle + 1 : middle + 41]
+    assert 5 * np.log(ratio).max() == pytest.approx(epsilon, abs=0.005)
+
+
 def _assert_discrete_laplace(drawn: Any, scale: float) -> None:
     p, n = exp(-1 / scale), len(drawn)
     most = int(scale * log(n / 50)) + 1  # every cell expects some 50 or more
