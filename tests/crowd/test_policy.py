@@ -230,6 +230,27 @@ def test_reformulations_end_with_the_session() -> None:
     assert [one.text for one in kind_named("reformulation").extract(searches, False)] == ["a\tb"]
 
 
+@pytest.mark.parametrize(
+    ("url", "cut"),
+    [
+        ("https://Cats.example/a?b", "cats.example"),
+        ("https://me:secret@bank.example:8443/?x@y", "bank.example"),
+        ("HTTP://h.example", "h.example"),
+        ("//h.example/x", "h.example"),
+        ("shop.example:80/cart?me@home", "shop.example"),
+        ("http://[2001:DB8::1]:80/x", "[2001:db8::1]"),
+        ("mailto:bob@mail.example", "mail.example"),
+        ("no-address", "no-address"),
+        ("http://[broken", "[broken"),
+        ("/only/a/path", ""),
+    ],
+)
+def test_of_an_address_the_domain_only(url: str, cut: str) -> None:
+    """No user, no password, no path: that is what the job's words say."""
+    found = list(kind_named("query-url").extract([Search("a", 1.0, url)], True))
+    assert [one.text for one in found] == [f"a\t{cut}"] * bool(cut)
+
+
 def test_what_does_not_fit_is_left_out() -> None:
     assert not fits(Artifact("", " "))
     assert not fits(Artifact("ü" * 128, ""))

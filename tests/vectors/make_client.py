@@ -81,6 +81,12 @@ LOG = [
     Search("no time", None, "no-address", 7),
     Search("late", START + 9000, None, None),
     Search("jaguar", START + 9000, "https://cats.example/a?b#c", 2),
+    Search("odd", START + 9100, "http://[broken", 1),
+    Search("odd", START + 9100, "http://[2001:DB8::1]:8080/x", 1),
+    Search("odd", START + 9100, "https://me:secret@Bank.example/?a@b", 2),
+    Search("odd", START + 9100, "shop.example:80/cart?me@home", 2),
+    Search("odd", START + 9100, "mailto:bob@mail.example", 3),
+    Search("odd", START + 9100, "/no/host", 3),
     Search("\U0001f600 z", START + 9500, None, None),
     Search("\uff5e z", START + 9500, None, None),
 ]

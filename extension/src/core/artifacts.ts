@@ -71,10 +71,11 @@ function reformulations(searches: readonly Search[]): Artifact[] {
   return found;
 }
 
-/** The host with its port, and a user where an address names one, cut out as Python's urlsplit does. */
-export function netloc(url: string): string {
-  const cleaned = url.replace(/^[\x00-\x20]+/, "").replace(/[\t\r\n]/g, "");
-  return /^(?:[A-Za-z][A-Za-z0-9+.-]*:)?\/\/([^/?#]*)/.exec(cleaned)?.[1] ?? "";
+const DOMAIN = /^(?:(?:[A-Za-z][A-Za-z0-9+.-]*:)?\/\/)?(?:[^/?#]*@)?(\[[^\]/?#]*\]|[^:/?#]*)/;
+
+/** The host that an address names, without user, password and port. */
+export function domain(url: string): string {
+  return (DOMAIN.exec(url)?.[1] ?? "").replace(/[A-Z]/g, (letter) => letter.toLowerCase());
 }
 
 interface Click {
@@ -88,7 +89,7 @@ function clicks(searches: readonly Search[], domains: boolean): Click[] {
     if (!search.url) return [];
     const query = normal(search.query);
     const whole = words(search.url).join(" ");
-    const url = domains ? netloc(whole) || whole : whole;
+    const url = domains ? domain(whole) : whole;
     return query && url ? [{ query, url, search }] : [];
   });
 }

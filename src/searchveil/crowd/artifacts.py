@@ -1,10 +1,11 @@
 """What a job takes out of a person's own log: queries, reformulations, query-url pairs, features for ranking."""
 
+import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import pairwise
+from string import ascii_uppercase
 from typing import NamedTuple
-from urllib.parse import urlsplit
 
 from searchveil.errors import InputError
 from searchveil.log.normalize import Normalization
@@ -81,11 +82,21 @@ def _reformulations(searches: Sequence[Search], domains: bool) -> Iterator[Artif
             yield Artifact(first + BETWEEN + then, one.query.replace(BETWEEN, " ") + BETWEEN + other.query)
 
 
+_DOMAIN = re.compile(r"(?:(?:[A-Za-z][A-Za-z0-9+.-]*:)?//)?(?:[^/?#]*@)?(\[[^\]/?#]*\]|[^:/?#]*)")
+_LOWER = {ord(one): one.lower() for one in ascii_uppercase}
+
+
+def domain(url: str) -> str:
+    """The host that an address names, without user, password and port. Every text has one; it may be empty."""
+    found = _DOMAIN.match(url)
+    return found[1].translate(_LOWER) if found else ""
+
+
 def _clicks(searches: Sequence[Search], domains: bool) -> Iterator[tuple[str, str, Search]]:
     for search in searches:
         if search.url:
             query, url = normal(search.query), " ".join(search.url.split())
-            url = urlsplit(url).netloc or url if domains else url
+            url = domain(url) if domains else url
             if query and url:
                 yield query, url, search
 
