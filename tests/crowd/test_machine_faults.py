@@ -1,5 +1,6 @@
 """What machines do to the programs: slow clients on real sockets, a place that is taken, a disk that is full."""
 
+import json
 import os
 import resource
 import socket
@@ -17,7 +18,7 @@ from test_tokens import batch, post
 from searchveil import bodies
 from searchveil.crowd import web
 from searchveil.crowd.artifacts import Search
-from searchveil.crowd.config import key_in, listening, members_in
+from searchveil.crowd.config import Addresses, Community, init, key_in, listening, members_in
 from searchveil.crowd.own_log import OwnLog
 from searchveil.crowd.policy import make_policy
 from searchveil.crowd.relay import Relay, relay_app
@@ -115,6 +116,27 @@ def test_settings_that_cannot_be_used_are_told(tmp_path: Path) -> None:
             listening({"listen": place})
     with pytest.raises(InputError, match="no such list of members"):
         members_in(tmp_path / "members.txt")
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"hops": 0},
+        {"hops": 2},
+        {"hops": "1"},
+        {"relays": []},
+        {"relays": [{"number": 300, "url": "http://127.0.0.1:1", "key": "00" * 32}]},
+        {"relays": [{"number": 1, "url": None, "key": "00" * 32}]},
+        {"server_key": "00"},
+        {"signer": None},
+        {"server": 7},
+    ],
+)
+def test_a_community_that_no_report_could_pass_is_told(tmp_path: Path, changes: dict[str, object]) -> None:
+    made = init(tmp_path, "club", Addresses())
+    assert Community.of(json.loads(made.to_json())) == made
+    with pytest.raises(InputError, match="not the record of a community"):
+        Community.of(json.loads(made.to_json()) | changes)
 
 
 def test_a_list_of_members_is_read_anew_while_it_grows(tmp_path: Path) -> None:

@@ -15,6 +15,8 @@ from searchveil.crypto import hpke
 from searchveil.errors import InputError
 
 WEEK = 7 * 24 * 3600
+MOST_RELAYS = 255  # a report names the next one in a byte
+MOST_HOPS = 5
 LOOPBACK = ("127.0.0.1", "::1", "localhost")  # nobody is on the way there
 
 
@@ -72,21 +74,32 @@ class Community:
     @classmethod
     def of(cls, record: dict[str, Any]) -> "Community":
         try:
-            relays = tuple(
-                RelayAddress(one["number"], one["url"], bytes.fromhex(one["key"])) for one in record["relays"]
-            )
-            return cls(
+            relays = tuple(RelayAddress(one["number"], one["url"], _key(one["key"])) for one in record["relays"])
+            found = cls(
                 record["name"],
                 record["server"],
-                bytes.fromhex(record["server_key"]),
-                bytes.fromhex(record["signer"]),
+                _key(record["server_key"]),
+                _key(record["signer"]),
                 record["randomness"],
-                bytes.fromhex(record["randomness_signer"]),
+                _key(record["randomness_signer"]),
                 relays,
                 record["hops"],
             )
+            numbers = {one.number for one in relays}
+            texts = (found.name, found.server, found.randomness, *(one.url for one in relays))
+            good = all(isinstance(one, str) for one in texts) and numbers <= {*range(1, MOST_RELAYS + 1)}
+            if not good or len(numbers) < len(relays) or found.hops not in range(1, min(len(relays), MOST_HOPS) + 1):
+                raise ValueError
         except (ValueError, KeyError, TypeError) as error:
             raise InputError("this is not the record of a community", parameter="community") from error
+        return found
+
+
+def _key(text: str) -> bytes:
+    key = bytes.fromhex(text)
+    if len(key) != 32:
+        raise ValueError
+    return key
 
 
 def read_config(path: Path, *needed: str) -> dict[str, Any]:
@@ -165,8 +178,10 @@ def init(
 
     `batches` is how many of them the randomness server evaluates for a member in an epoch, where not the usual number.
     """
-    if not 1 <= hops <= len(addresses.relays):
+    if not 1 <= hops <= min(len(addresses.relays), MOST_HOPS):
         raise InputError(f"{len(addresses.relays)} relays cannot make a way of {hops}", parameter="hops")
+    if len(addresses.relays) > MOST_RELAYS:
+        raise InputError(f"a community has at most {MOST_RELAYS} relays", parameter="relay")
     folder.mkdir(parents=True, exist_ok=True)
     if (folder / "community.json").exists():
         raise InputError(f"{folder} holds a community already; choose another folder")

@@ -21,13 +21,13 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from searchveil.bodies import read_body
+from searchveil.crowd.config import MOST_HOPS
 from searchveil.crowd.report import LAYER_BYTES, RECEIPT_BYTES, SEALED_BYTES, unwrap
 from searchveil.crowd.store import REFUSED, RETRY
 from searchveil.crowd.web import application, number_in, octets
 from searchveil.crypto.hpke import UnsealError
 
 MOST_REPORTS = 2_000  # in one request
-MOST_LAYERS = 5
 MOST_WAITING = 50_000
 ANSWER_BYTES = 1 + RECEIPT_BYTES
 
@@ -141,9 +141,9 @@ def relay_app(relay: Relay) -> Starlette:
             yield
 
     async def reports(request: Request) -> Response:
-        layers = number_in(request, "layers", MOST_LAYERS)
+        layers = number_in(request, "layers", MOST_HOPS)
         if layers < 1:
-            raise HTTPException(404, f"a relay takes reports with 1 to {MOST_LAYERS} layers")
+            raise HTTPException(404, f"a relay takes reports with 1 to {MOST_HOPS} layers")
         body = await read_body(request, MOST_REPORTS * (SEALED_BYTES + layers * LAYER_BYTES))
         return octets(await relay.take(layers, body))
 
