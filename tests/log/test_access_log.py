@@ -47,9 +47,28 @@ def test_combined(tmp_path: Path, duckdb_engine: Engine) -> None:
     assert "no search" in log.problems[0].reason
 
 
-def test_common_has_no_agent(tmp_path: Path, duckdb_engine: Engine) -> None:
+ONE_ADDRESS = sha256(b"127.0.0.1").hexdigest()
+
+
+def test_common_has_no_agent_and_promises_per_address(tmp_path: Path, duckdb_engine: Engine) -> None:
     log = read_log(put(tmp_path / "access.log", COMMON), engine=duckdb_engine)
-    assert rows_of(log) == [(person("127.0.0.1"), "weather", datetime(2000, 10, 10, 20, 55, 36))]
+    assert rows_of(log) == [(ONE_ADDRESS, "weather", datetime(2000, 10, 10, 20, 55, 36))]
+    assert log.unit == "address"
+    assert any("the first rows do not name agents" in fact for fact in log.taken_as_public)
+
+
+def test_who_is_a_user_is_one_thing_for_all_rows_and_may_be_said(tmp_path: Path, duckdb_engine: Engine) -> None:
+    """Were it decided row by row, the lines of one browser with and without its agent would be two users."""
+    with_agents = COMMON * 20 + COMBINED.replace("203.0.113.7", "127.0.0.1")
+    log = read_log(put(tmp_path / "access.log", with_agents), engine=duckdb_engine)
+    assert {user for user, query, _ in rows_of(log) if query != "中文"} == {ONE_ADDRESS}
+    assert log.unit == "address"
+    said = read_log(tmp_path / "access.log", engine=duckdb_engine, options={"user": "address-and-agent"})
+    assert said.unit == "address-and-agent"
+    assert (person("127.0.0.1", CURL), 'größe "42"') in {row[:2] for row in rows_of(said)}
+    assert not any("agents" in fact for fact in said.taken_as_public)
+    with pytest.raises(InputError, match="it is one of auto, address-and-agent, address"):
+        read_log(tmp_path / "access.log", engine=duckdb_engine, options={"user": "browser"})
 
 
 @pytest.mark.parametrize("host", ["example.com:443", "192.0.2.1:80", "[2001:db8::5]:443", "example.com"])
@@ -65,9 +84,9 @@ def test_the_virtual_host_before_the_address_is_not_who_asked(tmp_path: Path, du
 def test_addresses_that_look_like_a_host(tmp_path: Path, duckdb_engine: Engine, address: str) -> None:
     line = COMMON.replace("127.0.0.1", address)
     log = read_log(put(tmp_path / "access.log", line), engine=duckdb_engine)
-    assert [row[0] for row in rows_of(log)] == [person(address)]
+    assert [row[0] for row in rows_of(log)] == [sha256(address.encode()).hexdigest()]
     named = read_log(put(tmp_path / "named.log", f"example.com:443 {line}"), engine=duckdb_engine)
-    assert [row[0] for row in rows_of(named)] == [person(address)]
+    assert [row[0] for row in rows_of(named)] == [sha256(address.encode()).hexdigest()]
 
 
 def test_the_parameter_is_an_option(tmp_path: Path, duckdb_engine: Engine) -> None:
@@ -113,3 +132,5 @@ def test_a_promise_is_per_address_and_agent(tmp_path: Path, duckdb_engine: Engin
 
     log = read_log(put(tmp_path / "access.log", COMBINED), engine=duckdb_engine)
     assert "one address-and-agent's whole history" in str(Weighted(1, 1e-6).plan(log).guarantee)
+    common = read_log(put(tmp_path / "common.log", COMMON), engine=duckdb_engine)
+    assert "one address's whole history" in str(Weighted(1, 1e-6).plan(common).guarantee)

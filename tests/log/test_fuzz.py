@@ -123,6 +123,22 @@ def access_log(row: Row) -> str:
     )
 
 
+def common_log(row: Row) -> str:
+    return access_log(row).partition(' "https://')[0] + "\n"
+
+
+def matomo(row: Row) -> str:
+    search = {"type": "search", "siteSearchKeyword": query_of(row[1]), "timestamp": 1714564800 + row[1]}
+    other = {"type": "action", "url": f"http://a/{row[1]}", "timestamp": 1714564800}
+    return json.dumps({"idVisit": row[1], "visitorId": row[0], "actionDetails": [other, search]}) + ",\n"
+
+
+def found_by_search(row: Row) -> str:
+    """As a search for recorded searches answers: under _source, with flat keys."""
+    source = {"@timestamp": f"2024-05-01T{clock(row[1])}Z", "user.id": row[0], "search.query": query_of(row[1])}
+    return json.dumps({"_index": "searches", "_id": str(row[1]), "_source": source}) + "\n"
+
+
 def elastic(row: Row) -> str:
     click = {"document": {"id": f"d{row[1]}"}} if row[1] % 2 else {}
     record = {
@@ -141,7 +157,21 @@ KINDS = {
         "access-log",
         user=lambda user: sha256(f"192.0.2.{user[1:]} {agent(user)}".encode()).hexdigest(),
     ),
+    "access log without agents": Kind(
+        common_log,
+        "access-log",
+        options={"user": "address"},
+        user=lambda user: sha256(f"192.0.2.{user[1:]}".encode()).hexdigest(),
+    ),
+    "matomo": Kind(
+        matomo,
+        "jsonl",
+        "[",
+        "null]",
+        columns={"user": "visitorId", "query": "siteSearchKeyword", "time": "timestamp"},
+    ),
     "elastic": Kind(elastic, "elastic"),
+    "hits of opensearch": Kind(found_by_search, "elastic"),
     "csv with semicolons": Kind(quoted(";"), "csv", "user;query;time;rank\n"),
     "json array": Kind(
         lambda row: jsonl(row).rstrip("\n") + ",\n",

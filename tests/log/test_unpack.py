@@ -4,7 +4,7 @@ import gzip
 import json
 import zipfile
 from contextlib import suppress
-from datetime import datetime
+from datetime import date, datetime
 from pathlib import Path
 from typing import Any
 
@@ -123,6 +123,62 @@ def test_a_workbook_is_its_first_sheet(tmp_path: Path, duckdb_engine: Engine) ->
     log = read_log(path, engine=duckdb_engine)
     assert rows_of(log) == [("7", odd, datetime(2024, 5, 1, 10)), ("8", "hats", datetime(2024, 5, 1, 11))]
     assert WHOLE["xlsx"] in log.taken_as_public
+
+
+def test_a_report_with_a_title_dates_numbers_and_empty_rows(tmp_path: Path, duckdb_engine: Engine) -> None:
+    """As people save them: a title and an empty row above the names, cells of all kinds, another sheet behind it."""
+    book = openpyxl.Workbook()
+    sheet = book.worksheets[0]
+    sheet.title = "May"
+    for row in (
+        ("Searches,\nMay 2024",),
+        (),
+        ("User ID", "Search Term", "Search Timestamp"),
+        (17, "red shoes", datetime(2024, 5, 1, 10)),
+        (),
+        (18, 2024, datetime(2024, 5, 2, 11, 30)),
+        (18.0, 3.5, date(2024, 5, 3)),
+        (19, True, datetime(2024, 5, 4)),
+    ):
+        sheet.append(row)
+    book.create_sheet("Notes").append(("by hand",))
+    book.save(tmp_path / "log.xlsx")
+    with pytest.raises(InputError, match=r"log.xlsx \(sheet May\): its first line .* add skip_lines=1"):
+        read_log(tmp_path / "log.xlsx", engine=duckdb_engine)
+    log = read_log(tmp_path / "log.xlsx", engine=duckdb_engine, skip_lines=2)
+    assert rows_of(log) == [
+        ("17", "red shoes", datetime(2024, 5, 1, 10)),
+        ("18", "2024", datetime(2024, 5, 2, 11, 30)),
+        ("18", "3.5", datetime(2024, 5, 3)),
+        ("19", "TRUE", datetime(2024, 5, 4)),
+    ]
+    assert log.source == "log.xlsx (sheet May) (after line 2) (passed over: the sheet Notes)"
+
+
+def test_another_sheet_by_its_name(tmp_path: Path, duckdb_engine: Engine) -> None:
+    book = openpyxl.Workbook()
+    book.worksheets[0].append(("Cover",))
+    log = book.create_sheet("Log")
+    for row in (("user", "query"), ("ann", "shoes")):
+        log.append(row)
+    book.save(tmp_path / "log.xlsx")
+    assert rows_of(read_log(tmp_path / "log.xlsx", engine=duckdb_engine, options={"sheet": "Log"})) == [
+        ("ann", "shoes")
+    ]
+    with pytest.raises(InputError, match=r"log.xlsx has no such sheet; it has Sheet, Log"):
+        read_log(tmp_path / "log.xlsx", engine=duckdb_engine, options={"sheet": "Lag"})
+    (tmp_path / "log.csv").write_text(CSV)
+    with pytest.raises(InputError, match="csv has no such option"):
+        read_log(tmp_path / "log.csv", engine=duckdb_engine, options={"sheet": "Log"})
+
+
+def test_what_is_no_text_in_an_archive_is_passed_over(tmp_path: Path, duckdb_engine: Engine) -> None:
+    with zipfile.ZipFile(tmp_path / "log.zip", "w") as archive:
+        for name, text in {"logs/a.csv": CSV, "logs/about.pdf": "%PDF", "__MACOSX/logs/._a.csv": "junk"}.items():
+            archive.writestr(name, text)
+    log = read_log(tmp_path / "log.zip", engine=duckdb_engine)
+    assert rows_of(log) == ROWS
+    assert log.source == "log.zip/logs/a.csv (passed over: logs/about.pdf)"
 
 
 def test_a_bad_cell_of_a_workbook_is_its_rows_matter(tmp_path: Path, duckdb_engine: Engine) -> None:

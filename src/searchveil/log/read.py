@@ -19,7 +19,8 @@ from searchveil.log.readers.parquet import read_parquet, read_table
 from searchveil.log.readers.source import Source, find_sources, named_paths
 from searchveil.log.readers.staging import Parsed, Parser, Remarks
 from searchveil.log.schema import COLUMNS, SearchLog
-from searchveil.log.unpack import Unpacked, unpack
+from searchveil.log.unpack import WHOLE, Unpacked, unpack
+from searchveil.log.unread import refuse_what_does_not_say_who
 from searchveil.scratch import Scratch
 
 if TYPE_CHECKING:
@@ -60,10 +61,15 @@ def read_log(
         _refuse_what_is_of_files(format=(format, "auto"), options=(options or {}, {}), skip_lines=(skip_lines, 0))
         return _read_table(paths, engine or open_engine(), columns, strict, normalization)
     on_spark = engine is not None and engine.name == "spark"
+    options = dict(options or {})
     with Scratch() as scratch:
-        unpacked = unpack(named_paths(paths), scratch, skip_lines=skip_lines, may_copy=not on_spark)
+        unpacked = unpack(
+            named_paths(paths), scratch, skip_lines=skip_lines, sheet=options.get("sheet"), may_copy=not on_spark
+        )
+        if WHOLE["xlsx"] in unpacked.taken_as_public:
+            options.pop("sheet", None)  # which is of the workbook, not of the text in it
         sources = _sources_of(unpacked, engine if on_spark else None)
-        asked = asked_of(sources, columns, format, options or {})
+        asked = asked_of(sources, columns, format, options)
         reader, declared = _reader_for(sources, asked.format)
         request = Request(sources, asked.columns, asked.options)
         _check_request(reader, request, on_spark)
@@ -199,6 +205,7 @@ def _reader_for(sources: Sequence[Source], format: str) -> tuple[Reader, bool]:
 def _recognise(source: Source) -> Reader:
     if not source.head and Path(source.path).is_file():
         raise InputError(f"{source.shown}: is empty")
+    refuse_what_does_not_say_who(source.head, source.shown)
     for reader in READERS.values():  # first what a header says, for no row can change that
         if reader.declared(source.head, source.name):
             return reader

@@ -14,6 +14,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from datetime import date, datetime
 from errno import EDQUOT, EFBIG, ENOSPC
+from itertools import islice
 from pathlib import Path
 from typing import IO, Any
 
@@ -23,6 +24,7 @@ from searchveil.log.readers.source import BYTE_ORDER_MARK, GZIP_MAGIC, expand
 
 # Rotated logs are texts too: access.log.1, access.log-20240501.
 TEXTS = re.compile(r"\.(?:(?:csv|tsv|txt|log|json|jsonl|ndjson|xml)(?:[.-]\d+)*|zip|xlsx|gz)\Z", re.IGNORECASE)
+NESTED = re.compile(r"\.(?:parquet|zip|xlsx)\Z", re.IGNORECASE)  # what is not unpacked a second time
 # What the libraries say of files that are not what they seem.
 BROKEN = (
     *(zipfile.BadZipFile, zlib.error, OSError, EOFError),
@@ -43,7 +45,7 @@ class Unpacked:
     paths: list[str] = field(default_factory=list)
     called: dict[str, str] = field(default_factory=dict)  # path of a copy -> what people call it
     taken_as_public: dict[str, None] = field(default_factory=dict)  # in order, each once
-    passed_over: list[str] = field(default_factory=list)  # in folders, by their names no texts
+    passed_over: list[str] = field(default_factory=list)  # by their names no texts; other sheets of a workbook
 
     def add(self, copies: Iterable[tuple[Path, str]]) -> None:
         for copy, called in copies:
@@ -51,8 +53,18 @@ class Unpacked:
             self.called[str(copy)] = called
 
 
-def unpack(asked: Sequence[str | Path], scratch: Path, *, skip_lines: int = 0, may_copy: bool = True) -> Unpacked:
-    """What can be read as it is stays where it is. `may_copy` is false where others would have to see the copies."""
+def unpack(
+    asked: Sequence[str | Path],
+    scratch: Path,
+    *,
+    skip_lines: int = 0,
+    sheet: str | None = None,
+    may_copy: bool = True,
+) -> Unpacked:
+    """What can be read as it is stays where it is. `may_copy` is false where others would have to see the copies.
+
+    `sheet` is which one of a workbook.
+    """
     if skip_lines < 0:
         raise InputError(
             setting("skip_lines") + f" must be a number from 0 on, not {skip_lines}",
@@ -74,13 +86,17 @@ def unpack(asked: Sequence[str | Path], scratch: Path, *, skip_lines: int = 0, m
             found.taken_as_public[WHOLE[kind]] = None
         folder = scratch / f"unpacked-{len(found.called)}"
         folder.mkdir()
-        found.add(_copied(Path(path), kind, folder, skip_lines))
+        found.add(_copied(Path(path), kind, folder, skip_lines, sheet, found.passed_over))
     return found
 
 
-def _copied(path: Path, kind: str, folder: Path, skip_lines: int) -> list[tuple[Path, str]]:
+def _copied(
+    path: Path, kind: str, folder: Path, skip_lines: int, sheet: str | None, passed_over: list[str]
+) -> list[tuple[Path, str]]:
     try:
-        copies = list(_COPIES[kind](path, folder)) if kind else [(path, str(path))]
+        if kind == "xlsx":
+            return list(_from_workbook(path, folder, passed_over, sheet, skip_lines))
+        copies = list(_COPIES[kind](path, folder, passed_over)) if kind else [(path, str(path))]
         if not skip_lines:
             return copies
         return [
@@ -143,16 +159,20 @@ def _opened(path: Path) -> IO[bytes]:
     return gzip.open(path) if gzipped else path.open("rb")  # type: ignore[return-value]
 
 
-def _from_zip(path: Path, folder: Path) -> Iterator[tuple[Path, str]]:
+def _from_zip(path: Path, folder: Path, passed_over: list[str]) -> Iterator[tuple[Path, str]]:
     """The texts in an archive, each by its own name."""
     with zipfile.ZipFile(path) as archive:
-        members = [one for one in archive.infolist() if not one.is_dir() and not _is_hidden(one.filename)]
+        listed = [one for one in archive.infolist() if not one.is_dir() and not _is_hidden(one.filename)]
+        members = [one for one in listed if TEXTS.search(one.filename) or NESTED.search(one.filename)]
+        if not members:
+            members = listed  # of no ending that is known: the reader will say what it makes of them
         if not members:
             raise InputError(f"{path}: holds no file")
+        passed_over += [one.filename for one in listed if one not in members]
         for number, member in enumerate(members):
             if member.flag_bits & 1:
                 raise InputError(f"{path}: is encrypted; unpack it first")
-            if member.filename.lower().endswith((".parquet", ".zip", ".xlsx")):
+            if NESTED.search(member.filename):
                 raise InputError(f"{path}: holds {printable(member.filename)}; unpack it first")
             copy = folder / str(number) / Path(member.filename).name
             copy.parent.mkdir()
@@ -160,7 +180,7 @@ def _from_zip(path: Path, folder: Path) -> Iterator[tuple[Path, str]]:
                 shutil.copyfileobj(inside, out, 1 << 20)
             called = f"{path.name}/{member.filename}"
             if _kind(copy) == "array":
-                copy = next(_from_array(copy, copy.parent))[0]
+                copy = next(_from_array(copy, copy.parent, passed_over))[0]
             yield copy, called
 
 
@@ -168,8 +188,13 @@ def _is_hidden(name: str) -> bool:
     return any(part.startswith((".", "__MACOSX")) for part in Path(name).parts)
 
 
-def _from_workbook(path: Path, folder: Path) -> Iterator[tuple[Path, str]]:
-    """The first sheet as CSV. A cell becomes the text that people see in it, or an ISO time."""
+def _from_workbook(
+    path: Path, folder: Path, passed_over: list[str], sheet: str | None, skip_lines: int
+) -> Iterator[tuple[Path, str]]:
+    """One sheet as CSV, the first unless it is named. A cell becomes the text that people see in it, or an ISO time.
+
+    Empty rows are nobody's. Rows to skip are counted as the workbook shows them, empty ones too.
+    """
     require_extra("xlsx", "openpyxl", what="workbooks need another package")
     import csv
 
@@ -178,14 +203,24 @@ def _from_workbook(path: Path, folder: Path) -> Iterator[tuple[Path, str]]:
     copy = folder / f"{path.stem}.csv"
     book = openpyxl.load_workbook(path, read_only=True, data_only=True)
     try:
+        titles = [one.title for one in book.worksheets]
+        if sheet is not None and sheet not in titles:
+            raise InputError(
+                setting("options", {"sheet": sheet}) + f": {path} has no such sheet; it has {', '.join(titles)}",
+                parameter="options",
+                value=sheet,
+            )
+        chosen = book.worksheets[0 if sheet is None else titles.index(sheet)]
+        passed_over += [f"the sheet {title}" for title in titles if title != chosen.title]
         with copy.open("w", encoding="utf-8", errors="replace", newline="") as out:
             rows = csv.writer(out, lineterminator="\n")
-            for row in book.worksheets[0].iter_rows(values_only=True):
+            for row in islice(chosen.iter_rows(values_only=True), skip_lines, None):
                 if any(cell is not None for cell in row):
                     rows.writerow([_cell(cell) for cell in row])
     finally:
         book.close()
-    yield copy, path.name
+    of_several = f" (sheet {chosen.title})" if len(titles) > 1 else ""
+    yield copy, path.name + of_several + (f" (after line {skip_lines})" if skip_lines else "")
 
 
 def _cell(value: Any) -> str:
@@ -195,10 +230,10 @@ def _cell(value: Any) -> str:
         return value.isoformat(sep=" ") if isinstance(value, datetime) else value.isoformat()
     if isinstance(value, float) and value.is_integer():
         return str(int(value))
-    return str(value)
+    return str(value).upper() if isinstance(value, bool) else str(value)
 
 
-def _from_array(path: Path, folder: Path) -> Iterator[tuple[Path, str]]:
+def _from_array(path: Path, folder: Path, passed_over: list[str]) -> Iterator[tuple[Path, str]]:
     """A JSON array as lines, one for each element; a Matomo export of visits as one for each search."""
     copy = folder / f"{path.name.removesuffix('.gz').removesuffix('.json')}.jsonl"
     with _opened(path) as file:
@@ -234,4 +269,4 @@ def _without_first_lines(path: Path, folder: Path, lines: int) -> Path:
     return copy
 
 
-_COPIES = {"zip": _from_zip, "xlsx": _from_workbook, "array": _from_array}
+_COPIES = {"zip": _from_zip, "array": _from_array}

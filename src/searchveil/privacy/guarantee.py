@@ -12,7 +12,7 @@ from searchveil.privacy.rounding import at_most
 Notion = Literal["approximate", "probabilistic", "indistinguishable", "sampling-step", "conditional", "none"]
 Neighbours = Literal["add-remove", "replace-one"]
 Relation = Literal["add-remove", "replace-one", "remove"]
-Unit = Literal["user", "session", "visit", "cookie", "device", "user-day", "address-and-agent"]
+Unit = Literal["user", "session", "visit", "cookie", "device", "user-day", "address-and-agent", "address"]
 # Who holds searches in the clear: the publisher all of them, each of several parties those of its own users, a server
 # those that many people share, or nobody.
 Trust = Literal["central", "parties", "server", "nobody"]

@@ -110,7 +110,8 @@ def _first_line(values: Sequence[str]) -> Text:
     no_header = f"the {len(values)} in its first line; if that line is a row, add " + setting(
         "options", {"header": "no"}
     )
-    return no_header + " and type numbers: " + numbers
+    title = "; if a title stands above the names, add " + setting("skip_lines", 1)
+    return no_header + " and type numbers: " + numbers + title
 
 
 def _refuse_less_than_a_user(free: Mapping[str, str], names: Text, where: str) -> None:
@@ -227,7 +228,10 @@ def _by_columns(
             called = f" named '{repeated}'" if _name_a_log(names) else " of one name"
             raise InputError(
                 f"{source.shown}: its first line has two columns{called}",
-                instead="rename one or, if that line is a row, add " + setting("options", {"header": "no"}),
+                instead="rename one or, if that line is a row, add "
+                + setting("options", {"header": "no"})
+                + "; if a title stands above the names, add "
+                + setting("skip_lines", 1),
             )
         groups.setdefault(names, []).append(source)
     return groups
