@@ -18,8 +18,9 @@ def test_show_tells_the_promise_and_the_highest_counts_first(tmp_path: Path) -> 
     lines = succeed(tmp_path, "show", "out", "--top", "2").out.splitlines()
     assert lines[0] == "out: query by zealous, 3 rows"
     assert "differentially private" in lines[1]
-    assert [line.split()[0] for line in lines[2:5]] == ["query", "news", "weather"]
-    assert "1 more row;" in lines[5]
+    assert lines[2].startswith("Noise moves a count by less than")
+    assert [line.split()[0] for line in lines[3:6]] == ["query", "news", "weather"]
+    assert "1 more row;" in lines[6]
     told = succeed(tmp_path, "show", "out", "--json").json
     assert (told["rows"], [row["query"] for row in told["top"]][-1]) == (3, "weather")
     assert told["guarantee"]["epsilon"] == 100

@@ -23,7 +23,6 @@ from searchveil.cli.options import (
 from searchveil.errors import InputError
 
 if TYPE_CHECKING:
-    from searchveil.log import SearchLog
     from searchveil.publish.mechanism import Mechanism
 
 app = typer.Typer(
@@ -154,24 +153,10 @@ def plan(
 ) -> None:
     """Say what a release would guarantee and publish. Touches no budget and publishes nothing."""
     from searchveil.cli import planning, show
-    from searchveil.log.summary import WARNING
 
     if log and users is not None:
         raise InputError("give a log or --users, not both")
-    assumption = how.assumption(users)
-    opened: SearchLog | None
-    if how.wanted:
-        opened, how.given["delta"] = planning.smallest_delta(how, reading, log)
-        mechanism = how.build(assumption)
-    else:
-        mechanism = how.build(assumption)  # before a log is read: a wrong option should be told at once
-        opened = reading.read(log) if log else None
-    planned = mechanism.plan(users if opened is None else opened)
-    if opened is not None:
-        show.problems(opened)
-        opened.engine.close()
-    warning = {"warning": WARNING} if opened is not None and planned.figures else {}
-    beside = warning | planning.beside(mechanism, how, assumption)
+    planned, beside = planning.plan_of(how, reading, log, users)
     if json:
         show.print_json(planned.to_json() | beside)
         return

@@ -1,4 +1,4 @@
-"""What `plan` says beside the plan: recommended settings, the smallest δ for a wanted output, what to expect."""
+"""What `plan` says: the plan, recommended settings, the smallest δ for a wanted output, what to expect."""
 
 from collections.abc import Mapping
 from dataclasses import replace
@@ -13,9 +13,30 @@ if TYPE_CHECKING:
     from searchveil.log import SearchLog
     from searchveil.privacy.calibrate import Assumption
     from searchveil.publish.mechanism import Mechanism
+    from searchveil.publish.plan import Plan
 
 
-def smallest_delta(how: MethodOptions, reading: LogOptions, log: list[str] | None) -> "tuple[SearchLog, float]":
+def plan_of(
+    how: MethodOptions, reading: LogOptions, log: list[str] | None, users: int | None
+) -> "tuple[Plan, dict[str, Any]]":
+    """The plan, and what is said beside it."""
+    from searchveil.log.summary import WARNING
+
+    assumption, opened = how.assumption(users), None
+    if how.wanted:
+        opened, how.given["delta"] = _smallest_delta(how, reading, log)
+    mechanism = how.build(assumption)  # before a log is read: a wrong option should be told at once
+    if log and opened is None:
+        opened = reading.read(log)
+    planned = mechanism.plan(users if opened is None else opened)
+    if opened is not None:
+        show.problems(opened)
+        opened.engine.close()
+    warning = {"warning": WARNING} if opened is not None and planned.figures else {}
+    return planned, warning | _beside(mechanism, how, assumption)
+
+
+def _smallest_delta(how: MethodOptions, reading: LogOptions, log: list[str] | None) -> "tuple[SearchLog, float]":
     """The log, and the smallest δ of sampling that gives what is wanted of it."""
     from searchveil.publish.sampling import Sampling, smallest_exposure
 
@@ -38,7 +59,7 @@ def smallest_delta(how: MethodOptions, reading: LogOptions, log: list[str] | Non
     return opened, found.delta
 
 
-def beside(mechanism: "Mechanism", how: MethodOptions, assumption: "Assumption | None") -> dict[str, Any]:
+def _beside(mechanism: "Mechanism", how: MethodOptions, assumption: "Assumption | None") -> dict[str, Any]:
     """What can be said without a log: recommended settings, needed users, expected rows."""
     from searchveil.publish.expected import forecast
     from searchveil.publish.safelog_click import SafeLogClick

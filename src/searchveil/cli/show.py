@@ -155,30 +155,36 @@ LARGE_DELTA = 1e-3  # among a thousand users, it might be every release that sho
 
 
 def plan(plan: "Plan") -> None:
-    from searchveil.publish.spread import in_words
-
     named = {_PARAMETER_NAMES.get(name, name.replace("_", " ")): value for name, value in plan.parameters.items()}
     if plan.method == "zealous":
         named["in the paper's terms τ'"] = f"{plan.settings.selection.threshold - 1} (publish iff noisy > τ')"
     print(f"{plan.method}, item {plan.item}")
     rows(named | {name.replace("_", " "): value for name, value in plan.figures.items()})
     print(plan.guarantee)
+    for line in _remarks(plan):
+        print(line)
+
+
+def _remarks(plan: "Plan") -> "Iterator[str]":
+    """What a reader of the promise should know besides."""
+    from searchveil.publish.spread import in_words
+
     if plan.guarantee.is_private and plan.guarantee.delta > LARGE_DELTA and plan.method != "sampling":
-        print(
+        yield (
             f"Warning: δ = {plan.guarantee.delta:g} is how likely the promise may fail and a user's whole history may "
             "come out. Take much less than one in the number of users, such as --delta 1e-6."
         )
     if plan.settings.noise_below:
-        print(in_words(plan.settings.noise_below))
+        yield in_words(plan.settings.noise_below)
     if plan.takes is not None:
-        print(plan.takes)
+        yield plan.takes
     if plan.advice is not None:
-        print(f"Advice: {plan.advice}")
+        yield f"Advice: {plan.advice}"
     if plan.claims:
         claims = ", ".join(f"{name.removeprefix('paper_')} {value:.6g}" for name, value in plan.claims.items())
-        print(f"The paper claims for these parameters: {claims} (docs/errata.md says when that holds).")
+        yield f"The paper claims for these parameters: {claims} (docs/errata.md says when that holds)."
     for caveat in plan.guarantee.caveats if plan.guarantee.is_private else ():
-        print(f"Note: {caveat}.")
+        yield f"Note: {caveat}."
 
 
 def evaluation(found: "Evaluation", release: str) -> None:

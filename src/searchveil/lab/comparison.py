@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
-from functools import partial
+from functools import cached_property, partial
 from time import monotonic
 from typing import Any
 
@@ -163,9 +163,8 @@ def compare(
     running = {name: application_named(name)() for name in (APPLICATIONS if applications is None else applications)}
     mechanisms, left_out = _with_such_a_promise(wanted, epsilon, delta, period)
     original = View.of_log(log)
-    asked = None
+    judges = _Judges(log, original, running, seed, progress)
     found: dict[str, Tried] = {}
-    on_the_log: dict[str, float] = {}  # application → its score there, the same whichever method is tried
     with log.engine.sharing_memory():
         for name, mechanism in mechanisms.items():
             progress(f"trying {name}")
@@ -177,19 +176,38 @@ def compare(
                 continue
             seconds = monotonic() - began
             released = View.of_release(release, log.engine)
-            reasons = {one: lacking(runs.needs, original, released) for one, runs in running.items()}
-            untried = {one: reason for one, reason in reasons.items() if reason is not None}
-            if asked is None and len(untried) < len(running):
-                progress("drawing the searches to test on")
-                asked = TestSet.draw(split(log, seed=seed)[1], original=original, seed=seed)
-            scores = {}
-            for one, runs in running.items():
-                if one not in untried and asked is not None:
-                    if one not in on_the_log:
-                        on_the_log[one] = runs.run(original, asked)[runs.score]
-                    scores[one] = Scored(runs.score, on_the_log[one], runs.run(released, asked)[runs.score])
+            scores, untried = judges.score(released)
             found[name] = _tried(release, original, released, seconds, scores, untried)
     return Comparison(log.source, epsilon, delta, found, left_out)
+
+
+@dataclass
+class _Judges:
+    """The applications. What they make of the log is found once, and only where a release can be held against it."""
+
+    log: SearchLog
+    original: View
+    applications: Mapping[str, Any]
+    seed: int
+    progress: Progress
+    on_the_log: dict[str, float] = field(default_factory=dict)
+
+    @cached_property
+    def test(self) -> TestSet:
+        self.progress("drawing the searches to test on")
+        return TestSet.draw(split(self.log, seed=self.seed)[1], original=self.original, seed=self.seed)
+
+    def score(self, released: View) -> tuple[dict[str, Scored], dict[str, str]]:
+        """The score of each application, and why there is none of others."""
+        scores, untried = {}, {}
+        for name, runs in self.applications.items():
+            if missing := lacking(runs.needs, self.original, released):
+                untried[name] = missing
+                continue
+            if name not in self.on_the_log:
+                self.on_the_log[name] = runs.run(self.original, self.test)[runs.score]
+            scores[name] = Scored(runs.score, self.on_the_log[name], runs.run(released, self.test)[runs.score])
+        return scores, untried
 
 
 def _with_such_a_promise(
