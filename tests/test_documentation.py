@@ -1,15 +1,19 @@
 """What the documentation shows works: its commands run and print that, its links lead somewhere, its site is built."""
 
+import gzip
+import json
 import os
 import re
 import shlex
 import subprocess
 import sys
+import zipfile
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import openpyxl
 import pytest
 from forked import fork_server
 
@@ -112,6 +116,76 @@ def test_a_stale_line_is_found() -> None:
     assert is_printed("  1  2026-11-16T00:20:11+00:00 in x", printed, noisy=False)
 
 
+# Commands in fences of no shell are not run; these pages have some, for a reason.
+NOT_RUN = {
+    "docs/experiments/": "they take hours; the figures beside them are from such runs",
+    "docs/howto/cluster.md": "there is no cluster here; tests/engine/test_cluster.py starts one",
+    "docs/formats.md": "likewise",
+    "docs/methods.md": "made from the code; docs/methods/ has a page for each method that runs",
+    "docs/run-a-crowd.md": "several processes that talk; tests/crowd/test_run_a_crowd.py runs them",
+    "docs/studio.md": "a server that does not end; tests/studio/ starts it",
+}
+A_COMMAND = re.compile(r"^(?:\$ )?searchveil [a-z]", re.MULTILINE)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_a_command_is_run_or_there_is_a_reason(name: str) -> None:
+    blocks = FENCE.findall((ROOT / name).read_text(encoding="utf-8"))
+    left = [block for language, _, block in blocks if language not in SHELL_FENCES and A_COMMAND.search(block)]
+    assert not left or any(name.startswith(page) for page in NOT_RUN), "a fence of sh or console is run"
+
+
+UBI = {
+    "ubi_queries.ndjson": {
+        "query_id": "1",
+        "client_id": "c7",
+        "user_query": "shoe",
+        "timestamp": "2024-05-01T10:00:00Z",
+    },
+    "ubi_events.ndjson": {
+        "query_id": "1",
+        "client_id": "c7",
+        "user_id": "u",
+        "action_name": "product_click",
+        "event_attributes": {"object": {"object_id": "sku-1"}, "position": {"ordinal": 3}},
+    },
+}
+SESSION = (
+    '<{0}><session num="1" starttime="10:00:01"{1}><interaction num="1" starttime="10:00:02"><query>at&t</query>'
+    "</interaction></session></{0}>"
+)
+
+
+def put_files_of_readers(folder: Path) -> None:
+    """What docs/formats.md reads: the samples that it shows, under the names that its commands have."""
+    page = (ROOT / "docs/formats.md").read_text(encoding="utf-8")
+    samples: list[str] = [block for language, _, block in FENCE.findall(page) if not language]
+
+    def sample(begin: str) -> str:
+        return next(block for block in samples if block.startswith(begin))
+
+    for name in ("01", "02"):
+        with gzip.open(folder / f"user-ct-test-collection-{name}.txt.gz", "wt") as file:
+            file.write(sample("AnonID"))
+    for name, record in UBI.items():
+        (folder / name).write_text(json.dumps(record) + "\n")
+    with gzip.open(folder / "access.log.gz", "wt") as file:
+        file.write(sample("203.0.113.7"))
+    (folder / "access_log.20060801.decode.filter").write_text(sample("00:00:00"), encoding="utf-8")
+    (folder / "excite.log").write_text(sample("2A9EABFB35F5B954"))
+    (folder / "sessiontrack2013.xml").write_text(SESSION.format("sessiontrack2013", ' userid="u"'))
+    (folder / "sessiontrack2012.xml").write_text(SESSION.format("sessiontrack2012", ""))
+    (folder / "log.csv").write_text(sample("uid,q,when") + "18,weather,2024-05-01 12:00:00\n")
+    (folder / "log.jsonl").write_text('{"session": {"id": "s1"}, "search": {"query": "shoe"}}\n')
+    (folder / "bare.tsv").write_text("shoe\t2024-05-01 12:00:00\tu1\n")
+    with zipfile.ZipFile(folder / "export.zip", "w") as archive:
+        archive.writestr("export.csv", "Export\n\nu1,2024-05-01 12:00:00,shoe\n")
+    book = openpyxl.Workbook()
+    book.create_sheet("Searches").append(("user", "query"))
+    book["Searches"].append((1, "shoe"))
+    book.save(folder / "report.xlsx")
+
+
 def is_for_the_reader(line: str) -> bool:
     return not PLACEHOLDERS.isdisjoint(shlex.split(line, comments=True))
 
@@ -193,6 +267,10 @@ def test_a_page_runs_and_prints_what_it_shows(name: str, tmp_path: Path, monkeyp
     if not any("--out log.tsv" in shown.line for shown in commands_to_run(name)):
         # Most pages begin where there is a log already.
         write_demo(tmp_path / "log.tsv", users=300, seed=1)
+    if name == "docs/formats.md":
+        put_files_of_readers(tmp_path)
+    if name == "docs/ledger.md":  # the log has grown, and the last command pays for it
+        write_demo(tmp_path / "log-until-june.tsv", users=310, seed=1)
     shows = any(shown.output for shown in commands_to_run(name))  # figures that come of logs of the size told
     for shown in commands_to_run(name):
         line = shown.line if shows and "simulate" not in shown.line else in_small(shown.line)
