@@ -22,7 +22,8 @@ def release(folder: Path, log: Path, *arguments: str) -> dict[str, Any]:
     if "spark" not in arguments:  # Java itself says what it does
         assert outcome.said == []
     told: dict[str, Any] = outcome.json
-    assert set(told) - {"words"} == {"method", "item", "counts", "parameters", "guarantee", "rows", "out"}
+    known = {"method", "item", "counts", "parameters", "guarantee", "rows", "out"}
+    assert set(told) - {"noise_below", "words"} == known
     assert set(told["guarantee"]) - {"proof", "trust"} == GUARANTEE
     assert told["out"] == "out"
     assert outcome.err.startswith("… reading the log\n")
