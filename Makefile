@@ -4,7 +4,7 @@ VENV := .venv
 BIN := $(VENV)/bin
 SUDO := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 
-.PHONY: demo docs quick test all-tests lint bench bench-peers clean java browser postgres firefox node network extension studio
+.PHONY: demo docs quick quick-tests test all-tests lint bench bench-peers clean java browser postgres firefox node network extension studio
 
 $(BIN)/searchveil: pyproject.toml
 	@echo "Setting up $(VENV) (a minute or two, once) …"
@@ -85,7 +85,10 @@ lint: $(VENV)/.test-tools
 	$(BIN)/lint-imports
 
 # The inner loop: four fifths of the tests, which need neither Spark nor a browser and take half a second at most.
-quick: $(VENV)/.test-tools lint
+quick: $(VENV)/.test-tools
+	@$(MAKE) --no-print-directory --jobs 2 lint quick-tests
+
+quick-tests:
 	$(BIN)/pytest -q -n 2 --dist worksteal -m 'not slow and not spark'
 
 # Types are checked by one process, beside the first tests.

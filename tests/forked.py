@@ -23,9 +23,10 @@ from typing import NoReturn
 
 # What commands load when they need it.
 HEAVY = (
-    "altair", "dp_accounting.pld.privacy_loss_distribution", "duckdb", "highspy", "ibis.backends.duckdb", "ir_measures",
-    "jinja2", "markdown_it", "numpy", "pyarrow.csv", "pyarrow.parquet", "rich.progress", "scipy.sparse", "scipy.stats",
-    "typer.rich_utils", "vl_convert",
+    "altair", "dp_accounting.pld.privacy_loss_distribution", "duckdb", "highspy", "ibis.backends.duckdb.converter",
+    "ibis.expr.types.groupby", "ibis.formats.pandas", "ir_measures", "jinja2", "markdown_it", "numpy", "pyarrow.csv",
+    "pyarrow.dataset", "pyarrow.parquet", "pyarrow.substrait", "pydantic.type_adapter", "rich.progress",
+    "scipy.sparse", "scipy.stats", "typer.rich_utils", "vl_convert",
 )  # fmt: skip
 
 
@@ -71,6 +72,8 @@ def serve() -> None:
     names = [module.name for module in pkgutil.walk_packages(searchveil.__path__, "searchveil.")]
     for name in [*HEAVY, *(name for name in names if not name.endswith("__main__"))]:
         importlib.import_module(name)
+    noise = importlib.import_module("searchveil.privacy.noise")
+    noise._quantiles()  # a table of constants, which most releases need
     gc.collect()
     gc.freeze()  # so that no command looks through all this again
     for line in sys.stdin:

@@ -162,18 +162,7 @@ def _opened(path: Path) -> IO[bytes]:
 def _from_zip(path: Path, folder: Path, passed_over: list[str]) -> Iterator[tuple[Path, str]]:
     """The texts in an archive, each by its own name."""
     with zipfile.ZipFile(path) as archive:
-        listed = [one for one in archive.infolist() if not one.is_dir() and not _is_hidden(one.filename)]
-        members = [one for one in listed if TEXTS.search(one.filename) or NESTED.search(one.filename)]
-        if not members:
-            members = listed  # of no ending that is known: the reader will say what it makes of them
-        if not members:
-            raise InputError(f"{path}: holds no file")
-        passed_over += [one.filename for one in listed if one not in members]
-        for number, member in enumerate(members):
-            if member.flag_bits & 1:
-                raise InputError(f"{path}: is encrypted; unpack it first")
-            if NESTED.search(member.filename):
-                raise InputError(f"{path}: holds {printable(member.filename)}; unpack it first")
+        for number, member in enumerate(_members(archive, path, passed_over)):
             copy = folder / str(number) / Path(member.filename).name
             copy.parent.mkdir()
             with archive.open(member) as inside, copy.open("wb") as out:
@@ -182,6 +171,25 @@ def _from_zip(path: Path, folder: Path, passed_over: list[str]) -> Iterator[tupl
             if _kind(copy) == "array":
                 copy = next(_from_array(copy, copy.parent, passed_over))[0]
             yield copy, called
+
+
+def _members(archive: zipfile.ZipFile, path: Path, passed_over: list[str]) -> list[zipfile.ZipInfo]:
+    listed = [one for one in archive.infolist() if not one.is_dir() and not _is_hidden(one.filename)]
+    if not listed:
+        raise InputError(f"{path}: holds no file")
+    known = [one for one in listed if TEXTS.search(one.filename) or NESTED.search(one.filename)]
+    members = known or listed  # of no ending that is known: the reader will say what it makes of them
+    passed_over += [one.filename for one in listed if one not in members]
+    for member in members:
+        _check_member(member, path)
+    return members
+
+
+def _check_member(member: zipfile.ZipInfo, path: Path) -> None:
+    if member.flag_bits & 1:
+        raise InputError(f"{path}: is encrypted; unpack it first")
+    if NESTED.search(member.filename):
+        raise InputError(f"{path}: holds {printable(member.filename)}; unpack it first")
 
 
 def _is_hidden(name: str) -> bool:
@@ -203,15 +211,8 @@ def _from_workbook(
     copy = folder / f"{path.stem}.csv"
     book = openpyxl.load_workbook(path, read_only=True, data_only=True)
     try:
-        titles = [one.title for one in book.worksheets]
-        if sheet is not None and sheet not in titles:
-            raise InputError(
-                setting("options", {"sheet": sheet}) + f": {path} has no such sheet; it has {', '.join(titles)}",
-                parameter="options",
-                value=sheet,
-            )
-        chosen = book.worksheets[0 if sheet is None else titles.index(sheet)]
-        passed_over += [f"the sheet {title}" for title in titles if title != chosen.title]
+        chosen, others = _sheet(book, path, sheet)
+        passed_over += [f"the sheet {title}" for title in others]
         with copy.open("w", encoding="utf-8", errors="replace", newline="") as out:
             rows = csv.writer(out, lineterminator="\n")
             for row in islice(chosen.iter_rows(values_only=True), skip_lines, None):
@@ -219,8 +220,21 @@ def _from_workbook(
                     rows.writerow([_cell(cell) for cell in row])
     finally:
         book.close()
-    of_several = f" (sheet {chosen.title})" if len(titles) > 1 else ""
+    of_several = f" (sheet {chosen.title})" if others else ""
     yield copy, path.name + of_several + (f" (after line {skip_lines})" if skip_lines else "")
+
+
+def _sheet(book: Any, path: Path, named: str | None) -> tuple[Any, list[str]]:
+    """The sheet to read, and the titles of the others."""
+    titles = [one.title for one in book.worksheets]
+    if named is not None and named not in titles:
+        raise InputError(
+            setting("options", {"sheet": named}) + f": {path} has no such sheet; it has {', '.join(titles)}",
+            parameter="options",
+            value=named,
+        )
+    chosen = book.worksheets[0 if named is None else titles.index(named)]
+    return chosen, [title for title in titles if title != chosen.title]
 
 
 def _cell(value: Any) -> str:
