@@ -202,6 +202,29 @@ def test_nobody_joins_where_a_credential_would_travel_in_the_clear(tmp_path: Pat
     assert not (tmp_path / "me").exists()
 
 
+@pytest.mark.parametrize(
+    ("jobs", "shown"),
+    [
+        ("[3]", "does not answer as a server"),
+        ("{}", "There is no job"),
+        ('[{"job": 1}]', "does not answer as a server"),
+        (
+            json.dumps(
+                [dict.fromkeys(("open", "released", "job", "artifact", "policy", "k", "guarantee", "files"), "\x1b[2J")]
+            ),
+            "open",
+        ),
+    ],
+)
+def test_what_a_server_says_cannot_write_to_the_terminal_as_it_likes(
+    searchveil: Run, monkeypatch: pytest.MonkeyPatch, jobs: str, shown: str
+) -> None:
+    monkeypatch.setattr(httpx, "get", lambda *given, **more: httpx.Response(200, content=jobs.encode()))
+    said = searchveil("crowd", "status", "http://127.0.0.1:1", code=2 if "does not" in shown else 0)
+    assert shown in said
+    assert "\x1b" not in said
+
+
 def test_errors_say_what_to_do(tmp_path: Path, searchveil: Run) -> None:
     assert "add --epsilon 1" in searchveil("crowd", "simulate", "x.tsv", "--out", tmp_path / "o", code=2)
     assert "no artifact" in searchveil(

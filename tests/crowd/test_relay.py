@@ -173,6 +173,19 @@ def test_an_answer_that_is_none_is_told(crowd: LocalCrowd, path: str, answer: by
     client.http.close()
 
 
+def test_what_a_program_says_is_shown_as_text(crowd: LocalCrowd) -> None:
+    client = crowd.member("a", ["x"])
+    said = {"error": "\x1b]0;you were cut off\x07" + "x" * 10_000}
+    client.http = httpx.Client(transport=httpx.MockTransport(lambda request: httpx.Response(401, json=said)))
+    with pytest.raises(InputError) as refused:
+        client.jobs()
+    client.http.close()
+    told = str(refused.value)
+    assert "you were cut off" in told
+    assert "\x1b" not in told
+    assert len(told) < 1_000
+
+
 def test_reports_on_their_way_count_as_waiting(monkeypatch: pytest.MonkeyPatch) -> None:
     """A next hop that hangs must not let a relay hold more and more; once it has answered, there is room again."""
     monkeypatch.setattr(module, "MOST_WAITING", 100)

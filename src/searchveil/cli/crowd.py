@@ -155,20 +155,23 @@ def status(
     import httpx
 
     from searchveil.cli import show
+    from searchveil.errors import printable
 
+    lines = []
     try:
         jobs = httpx.get(f"{url.rstrip('/')}/status", timeout=30).json()
-    except (httpx.HTTPError, ValueError) as error:
+        for one in jobs:
+            state = "open" if one["open"] else "released" if one["released"] else "closed"
+            lines.append(f"{one['job'][:8]}  {one['artifact']}, {one['policy']}, k {one['k']}: {state}")
+            lines.append(f"    {one['guarantee']}")
+            lines += [f"    {url.rstrip('/')}/releases/{one['job']}/{name}" for name in one["files"]]
+    except (httpx.HTTPError, httpx.InvalidURL, ValueError, TypeError, KeyError) as error:
         raise InputError(f"{url} does not answer as a server of a crowd: {type(error).__name__}") from error
     if json:
         show.print_json({"jobs": jobs})
         return
-    for one in jobs:
-        state = "open" if one["open"] else "released" if one["released"] else "closed"
-        print(f"{one['job'][:8]}  {one['artifact']}, {one['policy']}, k {one['k']}: {state}")
-        print(f"    {one['guarantee']}")
-        for name in one["files"]:
-            print(f"    {url.rstrip('/')}/releases/{one['job']}/{name}")
+    for line in lines:
+        print(printable(line))
     if not jobs:
         print("There is no job yet.")
 

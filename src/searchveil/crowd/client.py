@@ -36,10 +36,11 @@ from searchveil.crowd.report import (
 from searchveil.crowd.store import ACCEPTED, REFUSED
 from searchveil.crowd.tokens import Request, credential, read_evaluation
 from searchveil.crypto import voprf
-from searchveil.errors import InputError
+from searchveil.errors import InputError, printable
 
 ROUNDED_TO = 8  # reports of a run, dummies included: their number shows little
 TRIES = 5
+MOST_SAID = 300  # letters of what a program says, shown to the owner
 SCRYPT_N = 2**17  # 128 MiB and some tenths of a second for each guess of a pass-phrase
 
 
@@ -362,6 +363,6 @@ def _authorization(shown: str | None) -> dict[str, str]:
 
 def _said(answer: httpx.Response) -> str:
     try:
-        return str(answer.json().get("error", ""))
+        return printable(str(answer.json().get("error", ""))[:MOST_SAID])
     except (ValueError, AttributeError):
         return ""
