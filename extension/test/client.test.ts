@@ -7,9 +7,11 @@ import { equal, unhex } from "../src/core/bytes.js";
 import { blindingSeed, Client, type Decided } from "../src/core/client.js";
 import type { Job } from "../src/core/jobs.js";
 import { coin, heads, primaryInput, secretOf, share, tagOf } from "../src/core/report.js";
-import { type Database, deleteWhere, openStore, outgoing, set } from "../src/core/store.js";
+import { type Database, deleteWhere, forgetEverything, leave, openStore, outgoing, set, strike, struck } from "../src/core/store.js";
 import { blind } from "../src/core/voprf.js";
 import { type Fault, Programs } from "./programs.js";
+import { httpBy } from "../src/core/http.js";
+import { REPORT_BYTES } from "../src/core/report.js";
 
 let stores = 0;
 
@@ -179,6 +181,163 @@ test("an unsent report that is deleted stays here", async () => {
   assert.deepEqual(texts(programs, job, ["twice", "goes"]), ["twice"]);
 });
 
+test("what was struck out is kept until it is decided, and goes with its searches", async () => {
+  const programs = new Programs();
+  const job = programs.job({ name: "FT_a", k: 2 }, { expires: Math.floor(programs.clock / 1000) + 7 * 86_400 });
+  const { database, client } = await member(programs, "shown", "secret", "gone", "secret");
+  await client.refresh();
+  for (const text of ["secret", "gone", "shown"]) await strike(database, job.id, text, true);
+  await strike(database, job.id, "shown", false);
+  assert.deepEqual([...(await struck(database, job.id))], ["secret", "gone"]);
+  await deleteWhere(database, (entry) => entry.query === "gone");
+  assert.deepEqual([...(await struck(database, job.id))], ["secret"]);
+  // A page that was drawn before shows its tick still.
+  assert.equal(await agree(client, job), true);
+  await client.answer(job.id, "always");
+  await finish(client, programs);
+  assert.deepEqual(texts(programs, job, ["shown", "secret"]), ["shown"]);
+  assert.deepEqual([...(await struck(database, job.id))], []);
+  await type(database, 10, "secret", "private", "later");
+  await strike(database, job.id, "private", true);
+  programs.clock += 25 * 3_600_000;
+  await finish(client, programs);
+  assert.deepEqual(texts(programs, job, ["shown", "secret", "private", "later"]), ["later", "shown"]);
+  await strike(database, job.id, "anything", true);
+  await leave(database);
+  assert.deepEqual(await database.getAllKeys("setting"), ["problem", "refreshed", "waitMinutes"]);
+});
+
+test("a text that is struck out once is struck out everywhere", async () => {
+  const programs = new Programs();
+  const job = programs.job({ name: "FT_a", k: 2 });
+  const { client } = await member(programs, "twice", "twice", "once");
+  await client.refresh();
+  const { sent } = await client.preview(job);
+  assert.equal(await client.begin(job, sent.map((one, i) => ({ ...one, struck: i === 0 }))), true);
+  await finish(client, programs);
+  assert.deepEqual(texts(programs, job, ["twice", "once"]), ["once"]);
+});
+
+/** Until the first request of this kind, which is answered so; then work again with all well. */
+async function answeredOnce(status: number, ...queries: readonly string[]): Promise<[string, string[], number[]]> {
+  const programs = new Programs();
+  const job = programs.job({ name: "FT_a", k: 2 });
+  const { database, client } = await member(programs, ...queries);
+  await client.refresh();
+  const sizes: number[] = [];
+  programs.fault = ({ url, body }) => {
+    if (!url.includes("/reports/")) return null;
+    sizes.push((body?.length ?? 0) / (REPORT_BYTES + 48 + 49));
+    return sizes.length === 1 ? status : null;
+  };
+  await agree(client, job);
+  await client.work();
+  const trouble = (await database.get("run", job.id))?.trouble ?? "";
+  await finish(client, programs);
+  return [trouble, texts(programs, job, queries), sizes];
+}
+
+test("a relay with too much to do is asked later, with less at once where that is too much", async () => {
+  for (const status of [429, 503]) assert.deepEqual(await answeredOnce(status, "query"), ["relay_busy", ["query"], [8, 8]]);
+  assert.deepEqual(await answeredOnce(500, "query"), ["relay_unreachable", ["query"], [8, 8]]);
+  const many = Array.from({ length: 20 }, (_, i) => `query ${i}`);
+  assert.deepEqual(await answeredOnce(413, ...many), ["", many.toSorted(), [24, 16, 8]]);
+  assert.deepEqual(await answeredOnce(403, "query"), ["403 no", ["query"], [8, 8]], "another way takes it");
+});
+
+test("relays that refuse for good end the round, and its owner can read why", async () => {
+  const programs = new Programs();
+  const job = programs.job({});
+  const { database, client } = await member(programs, "query", "struck");
+  await client.refresh();
+  programs.fault = ({ url }) => (url.includes("/reports/") ? 413 : null);
+  await agree(client, job, "struck");
+  await finish(client, programs);
+  const asked = programs.asked.filter(({ url }) => url.includes("/reports/"));
+  assert.equal(new Set(asked.map(({ url }) => url)).size, 2, "both relays were tried");
+  assert.equal(asked.length, 3);
+  assert.equal((await database.get("run", job.id))?.state, "done");
+  const rows = async (): Promise<unknown> => (await outgoing(database, job.id)).map((row) => [row.artifact, row.sent, row.unsent, row.report]);
+  assert.deepEqual(await rows(), [["query", null, "413 no", null], ["struck", null, "", null]]);
+  programs.fault = () => null;
+  await client.answer(job.id, "always");
+  programs.clock += 20 * 3_600_000;
+  await finish(client, programs);
+  assert.equal(programs.arrived(job).length, 0);
+});
+
+test("a relay that lies about a refusal is not believed; two are", async () => {
+  for (const [lies, unsent] of [[1, ""], [2, "refused"]] as const) {
+    const programs = new Programs();
+    const job = programs.job({});
+    const { database, client } = await member(programs, "query");
+    await client.refresh();
+    const told = new Map<string, number>();
+    programs.lies = (report) => {
+      told.set(report, (told.get(report) ?? 0) + 1);
+      return (told.get(report) ?? 0) <= lies;
+    };
+    await agree(client, job);
+    await finish(client, programs);
+    assert.deepEqual((await outgoing(database, job.id)).map((row) => [row.sent !== null, row.unsent]), [[lies === 1, unsent]]);
+  }
+});
+
+test("what a job's end overtakes is not sent, and says so", async () => {
+  const programs = new Programs();
+  const job = programs.job({});
+  const { database, client } = await member(programs, "query", "struck");
+  await client.refresh();
+  programs.fault = ({ url }) => (url.includes("/reports/") ? "before" : null);
+  await agree(client, job, "struck");
+  await client.work();
+  programs.clock = (job.expires + 3600) * 1000;
+  programs.fault = () => null;
+  await finish(client, programs);
+  assert.deepEqual((await outgoing(database, job.id)).map((row) => row.unsent), ["job_over", ""]);
+  assert.equal(programs.arrived(job).length, 0);
+  await client.refresh();
+  assert.equal((await client.jobs()).length, 1, "it has a history");
+  const other = programs.job({}, { opens: job.opens, expires: job.expires - 10 });
+  await client.refresh();
+  assert.ok((await client.jobs()).every(({ id }) => id !== other.id), "a job that is over, and was never answered, goes");
+});
+
+test("pausing, never, and leaving stop a round before its next request, and what is deleted before its next batch", async () => {
+  const stops: Record<string, (database: Database, client: Client, job: Job) => Promise<unknown>> = {
+    pausing: (database) => set(database, "paused", true),
+    never: (_, client, job) => client.answer(job.id, "never"),
+    leaving: (database) => leave(database),
+    forgetting: (database) => forgetEverything(database),
+  };
+  for (const [how, stop] of Object.entries(stops)) {
+    for (const stage of ["/tokens/", "/epochs", "/evaluate/"]) {
+      const programs = new Programs();
+      const job = programs.job({});
+      const { database, client } = await member(programs, "query");
+      await client.refresh();
+      await agree(client, job);
+      const before = programs.asked.length;
+      let stopped = -1;
+      const slow = httpBy(async (question) => {
+        const answer = await programs.carry(question);
+        if (stopped < 0 && question.url.includes(stage)) {
+          await stop(database, client, job);
+          stopped = programs.asked.length;
+        }
+        return answer;
+      });
+      assert.equal(await new Client(database, slow, () => programs.clock).work(), null, `${how} ${stage}`);
+      assert.ok(stopped > before);
+      // The keys of the randomness server may still be looked at: that request is everybody's.
+      const later = programs.asked.slice(stopped).filter(({ url }) => !url.endsWith("/epochs"));
+      assert.deepEqual(later, [], `${how} ${stage}`);
+      assert.deepEqual((await outgoing(database, job.id)).filter((row) => row.sent !== null), []);
+      if (how !== "pausing" && how !== "never") assert.equal(await database.count("run"), 0, how);
+    }
+  }
+});
+
 test("a forged job stops everything", async () => {
   const [programs, others] = [new Programs(), new Programs()];
   others.job({});
@@ -216,6 +375,8 @@ test("more tokens than the server has left are not asked for", async () => {
     await finish(client, programs);
   }
   assert.deepEqual(texts(programs, job, ["a", "b", "c", "d", "e"]), ["a", "b", "c"]);
+  await type(laptop.database, 10, "f");
+  await assert.rejects(agree(laptop.client, job), /no_tokens/);
 });
 
 /** Numbers that look random and follow from a seed: a run that fails can be repeated. */

@@ -19,8 +19,8 @@ export function evaluate(privateKey: Uint8Array, input: Uint8Array): Uint8Array 
   return (voprf as unknown as { evaluate(key: Uint8Array, input: Uint8Array): Uint8Array }).evaluate(privateKey, input);
 }
 
-/** What becomes of a request: it is lost, or its answer is; the browser ends while it waits; or all is well. */
-export type Fault = "before" | "after" | "killed" | null;
+/** What becomes of a request: it is lost, or its answer is; the browser ends while it waits; an error; or all is well. */
+export type Fault = "before" | "after" | "killed" | number | null;
 
 export interface Arrived {
   readonly kind: number;
@@ -36,6 +36,7 @@ export class Programs {
   readonly asked: Question[] = [];
   readonly reports = new Map<string, Arrived>(); // by token: each counts once
   dummies = 0;
+  lies = (_report: string): boolean => false; // of a relay that says that the server refuses
   clock = 1_800_000_000_000;
   private readonly signer = ed25519.utils.randomSecretKey();
   private readonly randomnessSigner = ed25519.utils.randomSecretKey();
@@ -56,7 +57,7 @@ export class Programs {
       signer: hex(ed25519.getPublicKey(this.signer)),
       randomness: "https://randomness.example",
       randomness_signer: hex(ed25519.getPublicKey(this.randomnessSigner)),
-      relays: [{ number: 1, url: "https://relay.example", key: hex(x25519.getPublicKey(this.relayKey)) }],
+      relays: [1, 2].map((number) => ({ number, url: `https://relay-${number}.example`, key: hex(x25519.getPublicKey(this.relayKey)) })),
       hops: 1,
     },
     invitation: "00112233445566778899aabbccddeeff",
@@ -101,10 +102,11 @@ export class Programs {
     return [...this.reports.values()].filter((one) => one.job === job.id);
   }
 
-  private async carry(question: Question): Promise<{ status: number; body: ArrayBuffer }> {
+  async carry(question: Question): Promise<{ status: number; body: ArrayBuffer }> {
     this.asked.push(question);
     const fault = this.fault(question);
     if (fault === "before") throw new Error("lost");
+    if (typeof fault === "number") return { status: fault, body: utf8(JSON.stringify({ error: "no" })).buffer };
     const answer = await this.answer(question);
     if (fault === "after") throw new Error("lost");
     if (fault === "killed") return new Promise(() => undefined);
@@ -126,7 +128,7 @@ export class Programs {
     const [, kind] = pathname.split("/");
     if (program === "server" && kind === "jobs") return this.jobs.map((one) => one.document);
     if (program === "randomness" && kind === "epochs") return this.epochs();
-    if (program === "relay") return this.take(body);
+    if (program?.startsWith("relay")) return this.take(body);
     if (kind === "evaluate") return this.evaluated(body);
     const known = credential(this.member.invitation, program as "server" | "randomness");
     if (shown !== known) throw new Error("this credential belongs to no member");
@@ -165,7 +167,8 @@ export class Programs {
     for (const wrapped of split(body, REPORT_BYTES + 48 + 49)) {
       const inner = await open(this.relayKey, "searchveil crowd relay v1", wrapped);
       if (inner[0] !== 0) throw new Error("a way that leads nowhere");
-      answers.push(this.report(await open(this.serverKey, "searchveil crowd report v1", inner.slice(1))));
+      const inside = await open(this.serverKey, "searchveil crowd report v1", inner.slice(1));
+      answers.push(this.lies(hex(inside)) ? refusal() : this.report(inside));
     }
     return join(...answers);
   }
@@ -174,14 +177,18 @@ export class Programs {
     const fields = { kind: report[1] as number, job: hex(report.slice(2, 18)), tag: hex(report.slice(18, 50)) };
     const found = { ...fields, x: toNumber(report.slice(50, 66)), y: toNumber(report.slice(66, 98)), token: hex(report.slice(-96)) };
     if (found.kind === 0) this.dummies += 1;
-    else if (!genuine(this.jobToken, report.slice(-96))) return new Uint8Array(17).fill(1, 0, 1);
+    else if (!genuine(this.jobToken, report.slice(-96))) return refusal();
     else {
       const before = this.reports.get(found.token);
-      if (before !== undefined && (before.tag !== found.tag || before.x !== found.x)) return new Uint8Array(17).fill(1, 0, 1);
+      if (before !== undefined && (before.tag !== found.tag || before.x !== found.x)) return refusal();
       this.reports.set(found.token, found);
     }
     return join(Uint8Array.of(0), receipt(report));
   }
+}
+
+function refusal(): Uint8Array {
+  return new Uint8Array(17).fill(1, 0, 1);
 }
 
 function batch(keys: Keys, body: Uint8Array): Uint8Array {

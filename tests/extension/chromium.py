@@ -47,6 +47,7 @@ class Chromium:
 
     def __init__(self, playwright: Playwright, built: Path, folder: Path, proxy: int) -> None:
         self.playwright, self.built, self.folder, self.proxy = playwright, built, folder, proxy
+        self.language = "en"  # the only one that Debian's Chromium brings
         self.open()
 
     def open(self) -> None:
@@ -55,7 +56,6 @@ class Chromium:
             executable_path=executable(),
             headless=True,
             timeout=PATIENCE * 1000,
-            locale="en-US",
             viewport={"width": 1100, "height": 800},
             args=[
                 "--no-sandbox",
@@ -72,6 +72,13 @@ class Chromium:
         self.base = f"chrome-extension://{worker.url.split('/')[2]}"
         self.own = self.context.new_page()  # looks into the store and at the icon, whether the worker sleeps or not
         self.own.goto(f"{self.base}/sender.html")
+
+    def speak(self, language: str) -> None:
+        """Open it again with the extension's texts in this language, where it looks for English ones."""
+        self.context.close()
+        shutil.copy(self.built / "_locales" / language / "messages.json", self.built / "_locales/en/messages.json")
+        self.language = language
+        self.open()
 
     def __enter__(self) -> "Chromium":
         return self

@@ -3,6 +3,7 @@
 import csv
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
@@ -31,7 +32,8 @@ def profile(playwright: Playwright, built: Path, websites: Websites, tmp_path: P
     opened: list[Chromium] = []
 
     def new(name: str) -> Chromium:
-        opened.append(Chromium(playwright, built, tmp_path / name, websites.port))
+        own = shutil.copytree(built, tmp_path / f"{name}-extension")
+        opened.append(Chromium(playwright, own, tmp_path / name, websites.port))
         return opened[-1]
 
     yield new
@@ -174,7 +176,6 @@ def test_what_is_recorded_and_what_is_not(profile: Profile, websites: Websites, 
     browser.search(GOOGLE.format("jane%40roe.example.org"))
     assert browser.stored("search")[-1]["query"] == "jane@roe.example.org"
     the_log(browser, tmp_path)
-    pages(browser, tmp_path)
 
 
 def listed(browser: Chromium) -> list[tuple[str, str | None, int | None]]:
@@ -285,26 +286,76 @@ def the_log(browser: Chromium, tmp_path: Path) -> None:
     assert browser.stored("search") == []
 
 
-def pages(browser: Chromium, tmp_path: Path) -> None:
+def pages(browser: Chromium) -> None:
     """Each page, light and dark, wide and as narrow as a phone: no barrier that axe finds, nothing that sticks out."""
     barriers = "axe.run().then((found) => found.violations.map((one) => [one.id, one.nodes.map((node) => node.html)]))"
     axe = (Path(__file__).parents[2] / "extension/node_modules/axe-core/axe.min.js").read_text()
-    for i in range(3):
-        browser.search(GOOGLE.format(f"a+query+{i}"), i, RESULT)
+    said = json.loads((browser.built / "_locales" / browser.language / "messages.json").read_text())
     shots = os.environ.get("SCREENSHOTS")
     for name in ("log", "jobs", "settings"):
         page = browser.page(name)
+        assert page.locator("html").get_attribute("lang") == browser.language
+        assert page.locator("h1").inner_text() == said[f"menu_{name}"]["message"]
         page.evaluate(axe)
         for scheme in ("light", "dark"):
             page.emulate_media(color_scheme=scheme)
-            for width in (1100, 390):
+            for width in (1280, 390):
                 page.set_viewport_size({"width": width, "height": 800})
                 found = page.evaluate(barriers)
                 assert found == [], (name, scheme, width)
                 assert page.evaluate("document.documentElement.scrollWidth") <= width
                 if shots:
-                    page.screenshot(path=Path(shots) / f"{name}-{scheme}-{width}.png", full_page=True)
+                    path = Path(shots) / f"{name}-{browser.language}-{scheme}-{width}.png"
+                    page.screenshot(path=path, full_page=True)
         page.close()
+
+
+def test_pages_with_a_job(profile: Profile, servers: Servers, websites: Websites) -> None:
+    """The question that a job asks, in both languages: what was struck out stays so, whatever comes in between."""
+    done = servers.job(make_policy("FT_u", k=2))
+    browser = profile("one")
+    for i in range(3):
+        browser.search(GOOGLE.format(f"a+query+{i}"), i, RESULT)
+    browser.search(GOOGLE.format("struck+out"))
+    browser.join(servers.file, servers.invitation())
+    send(browser, done, strike="struck out")
+    job = servers.job(make_policy("FT_a", k=2, per_user=40), "query-url", secondary_k=3)
+    private = servers.job(make_policy("ST_u", epsilon=1.0, delta=1e-6, per_user=2), "reformulation")
+    look = browser.page("jobs")
+    look.get_by_role("button", name="Look for jobs now").click()
+    look.locator(f"article[data-job='{private.id.hex()}']").wait_for()
+    look.close()
+
+    page = article(browser, job)
+    part = page.locator(f"article[data-job='{job.id.hex()}']")
+    struck = part.get_by_label("a query 1", exact=False)
+    struck.focus()
+    page.keyboard.press("Space")
+    assert not struck.is_checked()
+    page.wait_for_timeout(3000)  # longer than the page takes to draw itself anew
+    assert part.get_by_text("Exactly this would be sent (2)").is_visible()
+    assert struck.evaluate("(box) => box === document.activeElement"), "a keyboard stays where it was"
+    page.reload()
+    struck.wait_for()
+    assert not struck.is_checked()
+    browser.search(GOOGLE.format("one+more+" + "and+on+" * 30), 3, RESULT)
+    part.get_by_text("one more and on").wait_for()
+    assert not struck.is_checked()
+    assert part.locator("input:checked").count() == 3
+    page.close()
+
+    pages(browser)
+    browser.speak("de")
+    pages(browser)
+    part = article(browser, job).locator(f"article[data-job='{job.id.hex()}']")
+    assert part.locator("input:not(:checked)").count() == 1
+    part.get_by_role("button", name="Dies einmal senden").click()
+    part.get_by_text("Fertig: 3 zugestellt, 0 nicht zugestellt.").wait_for()
+    sent = {
+        row["artifact"].split("\t")[0] for row in browser.stored("outbox") if row["job"] == job.id.hex() and row["sent"]
+    }
+    assert len(sent) == 3
+    assert "a query 1" not in sent
 
 
 def test_trouble(profile: Profile, servers: Servers, websites: Websites) -> None:
@@ -351,7 +402,7 @@ def test_trouble(profile: Profile, servers: Servers, websites: Websites) -> None
     servers.start("relay-1")
     page = article(browser, job)
     try_now(page)
-    page.get_by_text("Done: delivered 4, refused by the server 0.").wait_for()
+    page.get_by_text("Done: delivered 4, not delivered 0.").wait_for()
     assert servers.release(job, "released") == {"again and again": 3}
 
 

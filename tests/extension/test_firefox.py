@@ -78,7 +78,7 @@ def test_with_four_others(browser: Firefox, servers: Servers) -> None:
     browser.look()
     browser.page("jobs")
     browser.press("Try now")
-    browser.wait("Done: delivered 2, refused by the server 0.")
+    browser.wait("Done: delivered 2, not delivered 0.")
     assert servers.release(job, "released") == {"shared by all": 3}
     check_wires(servers, 4)
     assert any(

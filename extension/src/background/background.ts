@@ -100,6 +100,10 @@ async function reply(request: Request): Promise<Reply> {
     case "work":
       await work();
       return { problem: "" };
+    case "retry":
+      await (await client()).retry(request.job);
+      void work();
+      return { problem: "" };
     case "toggle":
       await togglePause();
       return { problem: "" };
@@ -152,8 +156,9 @@ chrome.alarms.onAlarm.addListener(({ name }) => {
 });
 
 async function hourly(): Promise<void> {
-  await forgetOld(await store(), Date.now() / 1000);
-  await refresh();
+  const database = await store();
+  await forgetOld(database, Date.now() / 1000);
+  if (!(await settings(database)).paused) await refresh();
 }
 
 async function prepare(): Promise<void> {

@@ -7,6 +7,7 @@ export type Request =
   | { readonly type: "refresh" } // fetch the jobs
   | { readonly type: "agree"; readonly job: string; readonly answer: Answer; readonly seen: readonly Decided[] }
   | { readonly type: "work" } // go on with what waits
+  | { readonly type: "retry"; readonly job: string } // now, after trouble
   | { readonly type: "toggle" } // pause, or go on
   | { readonly type: "changed" }; // settings, consent or membership: show it on the icon
 

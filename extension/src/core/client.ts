@@ -7,12 +7,12 @@
 import type { Artifact } from "./artifacts.js";
 import { bigEndian, equal, hex, join, random, shuffled, split, unhex, uniform, utf8 } from "./bytes.js";
 import { further, sends, usable } from "./choice.js";
-import type { Member } from "./community.js";
+import type { Member, RelayAddress } from "./community.js";
 import { type Http, HttpError } from "./http.js";
 import { isOpen, type Job, JobError, jobOf, readEpochs, readJob, spelling } from "./jobs.js";
 import { perArtifact } from "./policy.js";
 import { dummy, freshNumber, makeReport, primaryInput, receipt, seal, secondaryInput, shareNumber } from "./report.js";
-import { type Answer, change, type Database, entries, type Outgoing, outgoing, type Run, settings } from "./store.js";
+import { type Answer, change, type Database, decided, entries, type Outgoing, outgoing, type Run, settings, struck } from "./store.js";
 import { body, credential, freshRequest, fromText, tokens, toText } from "./tokens.js";
 import { blind, finalize } from "./voprf.js";
 import { hmac } from "@noble/hashes/hmac.js";
@@ -23,6 +23,8 @@ const ROUNDED_TO = 8; // reports of a request, dummies included: their number sh
 const MOST_AT_ONCE = 500;
 const ANSWER_BYTES = 1 + 16;
 const [ACCEPTED, REFUSED] = [0, 1];
+const ENOUGH = 3; // requests in a row that relays refuse as such: then nothing more is tried
+const MOST_JOBS = 200;
 const LATE = 600; // seconds after its end that a job still takes reports
 const DAY = 24 * 3600 * 1000;
 const FIRST_PAUSE = 30_000; // milliseconds after a failure, doubled each time
@@ -42,6 +44,9 @@ export interface Decided extends Artifact {
 
 /** Something else changed what a step was working on: it begins anew. */
 class Changed extends Error {}
+
+/** Paused, answered with never, or left: nothing more goes out. */
+class Stopped extends Error {}
 
 export class Client {
   constructor(
@@ -67,10 +72,17 @@ export class Client {
     let problem = "";
     try {
       const documents = await this.http.json(`${member.community.server}/jobs`);
-      if (!Array.isArray(documents)) throw new JobError("job_forged");
+      if (!Array.isArray(documents) || documents.length > MOST_JOBS) throw new JobError("job_forged");
       const jobs = documents.map((document) => readJob(document, unhex(member.community.signer)));
       await change(this.database, async (tx) => {
+        const now = (await tx.objectStore("setting").get("member")) as Member | undefined;
+        if (now?.community.signer !== member.community.signer) return; // left meanwhile
         for (const { id, text } of jobs) await tx.objectStore("job").put({ id, text });
+        for (const { id, text } of await tx.objectStore("job").getAll()) {
+          const job = jobOf(text);
+          const over = job === null || this.now() > job.expires + LATE;
+          if (over && (await tx.objectStore("outbox").index("job").count(id)) === 0) await tx.objectStore("job").delete(id);
+        }
       });
     } catch (error) {
       problem = error instanceof JobError ? error.message : "server_unreachable";
@@ -119,18 +131,21 @@ export class Client {
     if (member === null || paused || !isOpen(job, this.now()) || (run !== undefined && run.state !== "done")) return false;
     const rows = await outgoing(this.database, job.id);
     const now = further(job, await entries(this.database), ...considered(rows));
-    const chosen = seen === null ? now.map((one) => ({ ...one, struck: false })) : stillThere(seen, now);
+    const wanted = seen === null ? now.map((one) => ({ ...one, struck: false })) : stillThere(seen, now);
+    // A text is struck out wherever it stands, and also where another page has shown it with its tick.
+    const out = new Set([...(await struck(this.database, job.id)), ...wanted.filter((one) => one.struck).map((one) => one.text)]);
+    const chosen = wanted.map((one) => ({ ...one, struck: out.has(one.text) }));
     if (chosen.length === 0) return false;
     // Tokens of other machines of this member count against them.
     const url = `${member.community.server}/tokens/${job.id}`;
     const { left } = (await this.http.json(url, credential(member.invitation, "server"))) as { left: number };
-    await this.writeDown(job, member, chosen.slice(0, Math.max(0, left)), rows.length);
+    if (!Number.isInteger(left) || left < 1) throw new JobError("no_tokens");
+    await this.writeDown(job, member, chosen.slice(0, left), rows.length);
     return true;
   }
 
   /** Which artifacts are considered. There is a token for each of them, whatever the coins and its owner say. */
   private async writeDown(job: Job, member: Member, chosen: readonly Decided[], before: number): Promise<void> {
-    if (chosen.length === 0) return;
     const inputs = chosen.length * (job.secondary_k === null ? 1 : 2);
     const run: Run = {
       job: job.id,
@@ -140,6 +155,9 @@ export class Client {
       blinding: hex(random(32)),
       sendAfter: 0,
       silent: false,
+      atOnce: MOST_AT_ONCE,
+      tried: {},
+      refusals: 0,
       tries: 0,
       next: 0,
       trouble: "",
@@ -155,12 +173,15 @@ export class Client {
       outputs: null,
       report: null,
       sent: null,
-      refused: false,
+      refusals: 0,
+      unsent: "",
     }));
     await change(this.database, async (tx) => {
       const other = await tx.objectStore("run").get(job.id);
       const there = await tx.objectStore("outbox").index("job").count(job.id);
-      if ((other !== undefined && other.state !== "done") || there !== before) throw new Changed();
+      const now = (await tx.objectStore("setting").get("member")) as Member | undefined;
+      if ((other !== undefined && other.state !== "done") || there !== before || now?.secret !== member.secret) throw new Changed();
+      await decided(tx, job.id, new Set(chosen.map((one) => one.text)));
       await tx.objectStore("run").put(run);
       for (const row of rows) await tx.objectStore("outbox").add(row);
     });
@@ -190,7 +211,7 @@ export class Client {
     try {
       await this.begin(job, null);
     } catch (error) {
-      if (!(error instanceof Changed || error instanceof HttpError)) throw error;
+      if (!(error instanceof Changed || error instanceof HttpError || error instanceof JobError)) throw error;
     }
   }
 
@@ -201,12 +222,13 @@ export class Client {
       const known = await this.database.get("job", name);
       const job = known === undefined ? null : jobOf(known.text);
       if (run === undefined || run.state === "done") return [];
-      if (job === null || this.now() > job.expires + LATE) return this.end(run);
+      if (job === null || this.now() > job.expires + LATE) return this.end(run.job, "job_over");
       const due = Math.max(run.next, run.state === "sending" ? run.sendAfter : 0);
       if (this.clock() < due) return [due];
       try {
         await (run.state === "asking" ? this.makeReports(job, member, run) : this.send(job, member, run));
       } catch (error) {
+        if (error instanceof Stopped) return [];
         if (!(error instanceof Changed)) return [await this.postpone(run, error)];
       }
     }
@@ -222,14 +244,32 @@ export class Client {
     return next;
   }
 
-  /** A round is over; what the job's end has overtaken is not sent any more. */
-  private async end(run: Run): Promise<number[]> {
+  /** Go on with a round that waits after trouble, now. */
+  async retry(name: string): Promise<void> {
     await change(this.database, async (tx) => {
+      const run = await tx.objectStore("run").get(name);
+      if (run !== undefined && run.state !== "done") await tx.objectStore("run").put({ ...run, next: 0 });
+    });
+  }
+
+  /** An error if nothing may go out any more: asked before each request of a round. */
+  private async still(job: Job, member: Member): Promise<void> {
+    const { paused } = await settings(this.database);
+    const [now, answer] = [await this.member(), await this.database.get("consent", job.id)];
+    if (paused || answer === "never" || now?.secret !== member.secret) throw new Stopped();
+  }
+
+  /** A round is over; what is left of it is not sent any more, and its owner can read why. */
+  private async end(name: string, why: string): Promise<number[]> {
+    await change(this.database, async (tx) => {
+      const run = await tx.objectStore("run").get(name);
+      if (run === undefined) return;
       const outbox = tx.objectStore("outbox");
-      for (const row of await outbox.index("job").getAll(run.job)) {
-        if (row.sent === null && !row.struck && !row.refused) await outbox.put({ ...row, asked: true, report: null, outputs: null, heads: false });
+      for (const row of await outbox.index("job").getAll(name)) {
+        if (row.sent !== null || row.struck || row.unsent !== "") continue;
+        await outbox.put({ ...row, asked: true, report: null, outputs: null, heads: false, unsent: row.heads ? why : "" });
       }
-      await tx.objectStore("run").put({ ...run, state: "done", reportTokens: "", randomnessTokens: "", ended: this.clock() });
+      await tx.objectStore("run").put({ ...run, state: "done", reportTokens: "", randomnessTokens: "", trouble: "", ended: this.clock() });
     });
     return [];
   }
@@ -238,7 +278,7 @@ export class Client {
 
   private async makeReports(job: Job, member: Member, run: Run): Promise<void> {
     const asked = (await outgoing(this.database, job.id)).filter((row) => !row.asked);
-    const paid = await this.tokens(`${member.community.server}/tokens/${job.id}`, member, "server", run.reportTokens, job.token_key);
+    const paid = await this.tokens(`${member.community.server}/tokens/${job.id}`, job, member, "server", run.reportTokens, job.token_key);
     await this.askRandomness(job, member, run, asked);
     const { waitMinutes } = await settings(this.database);
     const rows = (await outgoing(this.database, job.id)).filter((row) => !row.asked);
@@ -267,9 +307,10 @@ export class Client {
     return makeReport({ job: id, text: row.artifact, output, k: job.policy.k, x, token, spelling: spelled });
   }
 
-  private async tokens(url: string, member: Member, program: "server" | "randomness", asked: string, key: string): Promise<Uint8Array[]> {
+  private async tokens(url: string, job: Job, member: Member, program: "server" | "randomness", asked: string, key: string): Promise<Uint8Array[]> {
     const request = fromText(asked);
     if (request.nonces.length === 0) return [];
+    await this.still(job, member);
     return tokens(request, unhex(key), await this.http.post(url, body(request), credential(member.invitation, program)));
   }
 
@@ -281,7 +322,7 @@ export class Client {
     const { randomness, randomness_signer } = member.community;
     const epoch = readEpochs(await this.http.json(`${randomness}/epochs`), unhex(randomness_signer))[String(job.epoch)];
     if (epoch?.oprf !== job.randomness_key || epoch.token !== job.randomness_token_key) throw new JobError("epoch_keys");
-    const paid = await this.tokens(`${randomness}/tokens/${job.epoch}`, member, "randomness", run.randomnessTokens, epoch.token);
+    const paid = await this.tokens(`${randomness}/tokens/${job.epoch}`, job, member, "randomness", run.randomnessTokens, epoch.token);
     const per = job.secondary_k === null ? 1 : 2;
     for (const [i, token] of paid.entries()) {
       const some = rows.slice((i * BATCH) / per, ((i + 1) * BATCH) / per);
@@ -295,6 +336,7 @@ export class Client {
     // The blinds follow from the token and random bytes of this machine, so that a stopped round asks the same question.
     const blinded = inputs.map((input, i) => blind(input, blindingSeed(unhex(run.blinding), token, i)));
     const asked = join(token, ...blinded.map((one) => one.element));
+    await this.still(job, member);
     const answer = await this.http.post(`${member.community.randomness}/evaluate/${job.epoch}`, asked);
     const outputs = finalize(unhex(job.randomness_key), inputs, blinded, answer).map(hex);
     const per = job.secondary_k === null ? 1 : 2;
@@ -311,34 +353,93 @@ export class Client {
 
   /** Every report that has no receipt yet, with dummies among them, over a way of its own each time. */
   private async send(job: Job, member: Member, run: Run): Promise<void> {
-    const rows = (await outgoing(this.database, job.id)).filter((row) => row.report !== null && row.sent === null && !row.refused);
+    const rows = await this.waiting(job);
     if (rows.length === 0 && !run.silent) {
-      await this.end(run);
+      await this.end(job.id, "");
       return;
     }
     const id = unhex(job.id);
     const missing = rows.length === 0 ? ROUNDED_TO : (ROUNDED_TO - (rows.length % ROUNDED_TO)) % ROUNDED_TO;
-    const mixed: { row: Outgoing | null; report: Uint8Array }[] = rows.map((row) => ({ row, report: row.report as Uint8Array }));
+    const mixed: Mixed[] = rows.map((row) => ({ row, report: row.report as Uint8Array }));
     for (let i = 0; i < missing; i++) mixed.push({ row: null, report: dummy(id) });
     const sending = shuffled(mixed);
-    const way = shuffled(member.community.relays).slice(0, member.community.hops);
-    if (run.silent) await this.database.put("run", { ...run, silent: false }); // once, whatever becomes of them
-    for (let start = 0; start < sending.length; start += MOST_AT_ONCE) {
-      const some = sending.slice(start, start + MOST_AT_ONCE);
-      const hops = way.map((one) => ({ number: one.number, key: unhex(one.key) }));
-      const sealed = await Promise.all(some.map(({ report }) => seal(report, unhex(member.community.server_key), hops)));
-      const first = way[0]?.url.replace(/\/+$/, "") ?? "";
-      const answer = await this.http.post(`${first}/reports/${way.length}`, join(...sealed)).catch(() => new Uint8Array());
-      if (answer.length !== some.length * ANSWER_BYTES) throw new HttpError("relay_unreachable");
-      await this.note(job, some, split(answer, ANSWER_BYTES));
+    const way = await this.way(job, member);
+    for (let start = 0; start < sending.length; start += run.atOnce) {
+      await this.sendSome(job, member, way, sending.slice(start, start + run.atOnce));
     }
-    const left = await outgoing(this.database, job.id);
-    if (left.some((row) => row.report !== null && row.sent === null && !row.refused)) throw new HttpError("not_delivered");
+    if ((await this.waiting(job)).length > 0) throw new HttpError("not_delivered");
   }
 
-  /** Write down which reports have a right receipt, and which were refused for good. */
-  private async note(job: Job, some: readonly { row: Outgoing | null; report: Uint8Array }[], answers: readonly Uint8Array[]): Promise<void> {
+  private async waiting(job: Job): Promise<Outgoing[]> {
+    return (await outgoing(this.database, job.id)).filter((row) => row.report !== null && row.sent === null && row.unsent === "");
+  }
+
+  /** Relays by chance, of those that were tried least: another way than before, if there is one. */
+  private async way(job: Job, { community }: Member): Promise<RelayAddress[]> {
+    return change(this.database, async (tx) => {
+      const run = await tx.objectStore("run").get(job.id);
+      if (run?.state !== "sending") throw new Changed();
+      const times = (one: RelayAddress): number => run.tried[one.number] ?? 0;
+      const way = shuffled(shuffled(community.relays).sort((one, other) => times(one) - times(other)).slice(0, community.hops));
+      const tried = { ...run.tried, ...Object.fromEntries(way.map((one) => [one.number, times(one) + 1])) };
+      // Dummies for a round that sends nothing go out once, whatever becomes of them.
+      await tx.objectStore("run").put({ ...run, tried, silent: false });
+      return way;
+    });
+  }
+
+  private async sendSome(job: Job, member: Member, way: readonly RelayAddress[], all: readonly Mixed[]): Promise<void> {
+    const hops = way.map((one) => ({ number: one.number, key: unhex(one.key) }));
+    const seals = await Promise.all(all.map(({ report }) => seal(report, unhex(member.community.server_key), hops)));
+    // What was deleted meanwhile stays here, as late as that can be.
+    const left = new Set((await this.waiting(job)).map((row) => row.id));
+    const some = all.filter(({ row }) => row === null || left.has(row.id));
+    const sealed = seals.filter((_, i) => some.includes(all[i] as Mixed));
+    if (some.length === 0) return;
+    await this.still(job, member);
+    const first = way[0]?.url.replace(/\/+$/, "") ?? "";
+    let answer: Uint8Array;
+    try {
+      answer = await this.http.post(`${first}/reports/${way.length}`, join(...sealed));
+    } catch (error) {
+      throw error instanceof HttpError ? await this.refusal(job, member, all.length, error) : error;
+    }
+    if (answer.length !== some.length * ANSWER_BYTES) throw new HttpError("relay_unreachable");
+    await this.note(job, member, some, split(answer, ANSWER_BYTES));
+  }
+
+  /** What a relay means that takes none of a request: later, or less at once, or never. */
+  private async refusal(job: Job, { community }: Member, size: number, error: HttpError): Promise<Error> {
+    if (error.passes) return new HttpError(error.status === 429 || error.status === 503 ? "relay_busy" : "relay_unreachable");
+    return change(this.database, async (tx) => {
+      const run = await tx.objectStore("run").get(job.id);
+      if (run?.state !== "sending") return new Changed();
+      if (error.status === 413 && size > ROUNDED_TO) {
+        const half = Math.ceil(size / 2 / ROUNDED_TO) * ROUNDED_TO;
+        await tx.objectStore("run").put({ ...run, atOnce: half < size ? half : ROUNDED_TO });
+        return new Changed();
+      }
+      const refusals = run.refusals + 1;
+      await tx.objectStore("run").put({ ...run, refusals });
+      if (refusals < Math.max(ENOUGH, community.relays.length)) return new HttpError(error.message, error.status);
+      const outbox = tx.objectStore("outbox");
+      for (const row of await outbox.index("job").getAll(job.id)) {
+        const gone = row.report !== null && row.sent === null && row.unsent === "";
+        if (gone) await outbox.put({ ...row, report: null, heads: false, unsent: error.message });
+      }
+      return new Changed();
+    });
+  }
+
+  /**
+   * Write down which reports have a right receipt, and which were refused. A relay may lie about that: a refusal is
+   * believed when a second way repeats it, if there is one.
+   */
+  private async note(job: Job, member: Member, some: readonly Mixed[], answers: readonly Uint8Array[]): Promise<void> {
     await change(this.database, async (tx) => {
+      const run = await tx.objectStore("run").get(job.id);
+      if (run === undefined) return; // left meanwhile
+      await tx.objectStore("run").put({ ...run, refusals: 0 });
       for (const [i, { row, report }] of some.entries()) {
         const answer = answers[i] as Uint8Array;
         const now = row === null ? undefined : ((await tx.objectStore("outbox").get(row.id)) as Outgoing | undefined);
@@ -348,11 +449,19 @@ export class Client {
         } else if (accepted) {
           await tx.objectStore("outbox").put({ ...now, sent: this.clock(), report: null });
         } else if (answer[0] === REFUSED) {
-          await tx.objectStore("outbox").put({ ...now, refused: true });
+          const refusals = now.refusals + 1;
+          const final = refusals >= Math.min(2, member.community.relays.length);
+          await tx.objectStore("outbox").put({ ...now, refusals, ...(final ? { report: null, heads: false, unsent: "refused" } : {}) });
         }
       }
     });
   }
+}
+
+/** A report on its way, or a dummy. */
+interface Mixed {
+  readonly row: Outgoing | null;
+  readonly report: Uint8Array;
 }
 
 /** 64 bytes that the blind of an input follows from, which nobody else can compute from the token. */

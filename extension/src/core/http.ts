@@ -7,7 +7,19 @@
 const PATIENCE = 120_000; // milliseconds
 
 /** A program that cannot be reached, or refuses; the message is a key of _locales or what the program said. */
-export class HttpError extends Error {}
+export class HttpError extends Error {
+  constructor(
+    message: string,
+    readonly status = 0, // of its answer; 0 if there is none
+  ) {
+    super(message);
+  }
+
+  /** Whether the same request may be answered later: too many of them, a program that is not well, none at all. */
+  get passes(): boolean {
+    return this.status === 0 || this.status >= 500 || [408, 425, 429].includes(this.status);
+  }
+}
 
 export interface Http {
   json(url: string, shown?: string): Promise<unknown>;
@@ -53,7 +65,7 @@ export function httpBy(ask: (question: Question) => Promise<Answered>): Http {
     } catch {
       throw new HttpError("unreachable");
     }
-    if (found.status !== 200) throw new HttpError(`${found.status} ${said(found.body)}`.trim());
+    if (found.status !== 200) throw new HttpError(`${found.status} ${said(found.body)}`.trim(), found.status);
     return new Uint8Array(found.body);
   };
   return {

@@ -2,7 +2,7 @@
 // by a job that its owner agreed to.
 
 import { type DBSchema, type IDBPDatabase, type IDBPTransaction, openDB } from "idb";
-import { KINDS, type Search } from "./artifacts.js";
+import { type Artifact, KINDS, type Search } from "./artifacts.js";
 import { type Job, jobOf, spelling } from "./jobs.js";
 import { perArtifact } from "./policy.js";
 import { freshRequest, fromText, toText } from "./tokens.js";
@@ -31,6 +31,9 @@ export interface Run {
   blinding: string; // what blinds follow from, so that a stopped run asks the same questions
   sendAfter: number; // milliseconds since 1970, as all times of the machine below
   silent: boolean; // no coin showed heads: dummies go out once all the same
+  atOnce: number; // reports of a request, which a relay may find too many
+  tried: Readonly<Record<number, number>>; // how often each relay was on the way
+  refusals: number; // of whole requests, in a row
   tries: number;
   next: number;
   trouble: string;
@@ -49,7 +52,8 @@ export interface Outgoing {
   outputs: readonly string[] | null;
   report: Uint8Array | null;
   sent: number | null;
-  refused: boolean;
+  refusals: number; // by relays on different ways, each of which may lie
+  unsent: string; // why it never will be: a key of _locales, or what a program said
 }
 
 interface Schema extends DBSchema {
@@ -136,6 +140,38 @@ export function dayOf(time: number): string {
   return [date.getFullYear(), date.getMonth() + 1, date.getDate()].map((part) => String(part).padStart(2, "0")).join("-");
 }
 
+/** The texts that their owner took the tick off, of a job that was not agreed to yet: kept until they are decided. */
+export async function struck(database: Database, job: string): Promise<Set<string>> {
+  return new Set(((await database.get("setting", draft(job))) ?? []) as string[]);
+}
+
+export async function strike(database: Database, job: string, text: string, out: boolean): Promise<void> {
+  await change(database, async (tx) => {
+    const now = new Set(((await tx.objectStore("setting").get(draft(job))) ?? []) as string[]);
+    if (out) now.add(text);
+    else now.delete(text);
+    await tx.objectStore("setting").put([...now], draft(job));
+  });
+}
+
+const draft = (job: string): string => `struck ${job}`;
+
+/** What was decided about is in the outbox now. */
+export async function decided(tx: Work, job: string, texts: ReadonlySet<string>): Promise<void> {
+  const left = (((await tx.objectStore("setting").get(draft(job))) ?? []) as string[]).filter((text) => !texts.has(text));
+  await tx.objectStore("setting").put(left, draft(job));
+}
+
+/** Leave a crowd, and all that was agreed in it. */
+export async function leave(database: Database): Promise<void> {
+  await change(database, async (tx) => {
+    const settings = tx.objectStore("setting");
+    for (const { id } of await tx.objectStore("job").getAll()) await settings.delete(draft(id));
+    await settings.delete("member");
+    for (const name of ["consent", "job", "run", "outbox"] as const) await tx.objectStore(name).clear();
+  });
+}
+
 /** Delete entries, along with what waits to be sent and follows from no other entry; how many went. */
 export async function deleteWhere(database: Database, goes: (entry: Entry) => boolean): Promise<number> {
   return change(database, async (tx) => {
@@ -146,6 +182,11 @@ export async function deleteWhere(database: Database, goes: (entry: Entry) => bo
     for (const { id } of gone) await searches.delete(id);
     const left = all.filter((entry) => !goes(entry));
     for (const run of await tx.objectStore("run").getAll()) await withdraw(tx, run, left);
+    for (const { id, text } of await tx.objectStore("job").getAll()) {
+      const given = new Set(taken(jobOf(text), left).map((one) => one.text));
+      const texts = ((await tx.objectStore("setting").get(draft(id))) ?? []) as string[];
+      await decided(tx, id, new Set(texts.filter((one) => !given.has(one))));
+    }
     return gone.length;
   });
 }
@@ -176,10 +217,14 @@ async function withdraw(tx: Work, run: Run, left: readonly Search[]): Promise<vo
   if (questions && run.state === "asking") await askAnew(tx, run);
 }
 
+function taken(job: Job | null, left: readonly Search[]): Artifact[] {
+  return job === null ? [] : (KINDS[job.artifact]?.extract(left, job.domains) ?? []);
+}
+
 /** What a job takes from searches, as often as it does; struck ones are known by their text alone. */
 function counted(job: Job | null, left: readonly Search[]): Map<string, number> {
   const found = new Map<string, number>();
-  for (const { text, typed } of job === null ? [] : (KINDS[job.artifact]?.extract(left, job.domains) ?? [])) {
+  for (const { text, typed } of taken(job, left)) {
     for (const key of [JSON.stringify([text, spelling(job as Job, typed)]), JSON.stringify([text, null])]) {
       found.set(key, (found.get(key) ?? 0) + 1);
     }

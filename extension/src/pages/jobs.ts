@@ -4,8 +4,8 @@ import { BETWEEN } from "../core/artifacts.js";
 import { Client, type Decided, type Preview } from "../core/client.js";
 import type { Member } from "../core/community.js";
 import { isOpen, type Job, wordsOf } from "../core/jobs.js";
-import { type Answer, consent, type Database, outgoing, type Outgoing, type Run, settings } from "../core/store.js";
-import { ask, button, byId, element, page, problem, say, t, when } from "./page.js";
+import { type Answer, consent, type Database, outgoing, type Outgoing, type Run, settings, strike, struck } from "../core/store.js";
+import { ask, button, byId, element, inTurn, page, problem, say, t, when } from "./page.js";
 
 const AGAIN = 2_000; // milliseconds, while something is on its way
 const ANSWERS: readonly Answer[] = ["ask", "always", "never"];
@@ -37,21 +37,37 @@ function terms(job: Job, { community }: Member): HTMLElement {
 }
 
 /** The question: the artifacts with a tick each, and three answers. */
-function question(job: Job, preview: Preview, again: () => Promise<void>): HTMLElement[] {
+function question(database: Database, job: Job, preview: Preview, out: ReadonlySet<string>, again: () => Promise<void>): HTMLElement[] {
   const { sent, kept, tooLong } = preview;
   if (sent.length + kept.length === 0) return [element("p", {}, t("job_no_candidates"))];
-  const boxes = sent.map(() => element("input", { type: "checkbox", checked: true }));
+  let written: Promise<unknown> = Promise.resolve();
+  const legend = element("legend");
+  const count = (): void => {
+    legend.textContent = t("job_exactly", String(boxes.filter((box) => box.checked).length));
+  };
+  const boxes = sent.map((one) => {
+    const tick = (): void => {
+      // A text that stands there several times has one answer.
+      for (const [i, other] of sent.entries()) if (other.text === one.text) (boxes[i] as HTMLInputElement).checked = box.checked;
+      count();
+      written = written.then(() => strike(database, job.id, one.text, !box.checked));
+    };
+    const box = element("input", { type: "checkbox", checked: !out.has(one.text), change: tick });
+    return box;
+  });
   const items = sent.map((one, i) => element("li", {}, element("label", {}, boxes[i] as HTMLInputElement, " ", readable(one.text))));
   const decide = async (answer: Answer): Promise<void> => {
     const seen: Decided[] = [
       ...sent.map((one, i) => ({ ...one, struck: !(boxes[i] as HTMLInputElement).checked })),
       ...kept.map((one) => ({ ...one, struck: false })),
     ];
+    await written;
     const trouble = await ask({ type: "agree", job: job.id, answer, seen });
     await again();
     say(trouble === "" ? "" : problem(trouble));
   };
-  const list = element("fieldset", {}, element("legend", {}, t("job_exactly", String(sent.length))), element("ul", { class: "artifacts" }, ...items));
+  count();
+  const list = element("fieldset", {}, legend, element("ul", { class: "artifacts" }, ...items));
   return [
     sent.length > 0 ? list : element("p", {}, t("job_nothing")),
     ...(kept.length > 0 ? [folded(t("job_kept", String(kept.length)), kept.map((one) => one.text))] : []),
@@ -67,13 +83,12 @@ function folded(summary: string, texts: readonly string[]): HTMLElement {
 
 function progress(run: Run, rows: readonly Outgoing[], answer: Answer): string {
   const delivered = rows.filter((row) => row.sent !== null).length;
-  const refused = rows.filter((row) => row.refused).length;
-  if (run.state === "done") return t("run_done", String(delivered), String(refused));
+  if (run.state === "done") return t("run_done", String(delivered), String(rows.filter((row) => row.unsent !== "").length));
   if (answer === "never") return t("run_stopped");
   if (run.trouble !== "") return t("run_trouble", problem(run.trouble), when(run.next));
   if (run.state === "asking") return t("run_asking");
   if (run.sendAfter > Date.now()) return t("run_waiting", when(run.sendAfter));
-  const waiting = rows.filter((row) => row.report !== null && !row.refused).length;
+  const waiting = rows.filter((row) => row.report !== null).length;
   return t("run_sending", String(delivered), String(delivered + waiting));
 }
 
@@ -98,14 +113,13 @@ async function article(database: Database, client: Client, member: Member, job: 
   if (run !== undefined && going && run.trouble !== "" && answer !== "never") {
     parts.push(
       button(t("try_now"), async () => {
-        await database.put("run", { ...run, next: 0 });
-        await ask({ type: "work" });
+        await ask({ type: "retry", job: job.id });
         await again();
       }),
     );
   }
   if (!open) parts.push(element("p", {}, t("job_over")));
-  else if (!going && answer !== "never") parts.push(...question(job, await client.preview(job), again));
+  else if (!going && answer !== "never") parts.push(...question(database, job, await client.preview(job), await struck(database, job.id), again));
   const change = async (chosen: Answer): Promise<void> => {
     await client.answer(job.id, chosen);
     await ask({ type: "work" });
@@ -115,13 +129,13 @@ async function article(database: Database, client: Client, member: Member, job: 
   return element("article", { "data-job": job.id, "aria-label": title(job) }, ...parts);
 }
 
-async function history(database: Database, jobs: readonly Job[]): Promise<void> {
-  const rows = (await database.getAll("outbox")) as Outgoing[];
+function history(rows: readonly Outgoing[], jobs: readonly Job[]): void {
   const names = new Map(jobs.map((job) => [job.id, `${title(job)}, ${job.id.slice(0, 8)}`]));
-  const told = rows.filter((row) => row.heads || row.struck || row.refused).sort((one, other) => other.id - one.id);
+  const told = rows.filter((row) => row.heads || row.struck || row.unsent !== "").sort((one, other) => other.id - one.id);
   const state = (row: Outgoing): string => {
     if (row.sent !== null) return t("state_sent", when(row.sent));
-    return t(row.struck ? "state_struck" : row.refused ? "state_refused" : "state_waiting");
+    if (row.unsent !== "") return t("state_unsent", problem(row.unsent));
+    return t(row.struck ? "state_struck" : "state_waiting");
   };
   const heads = ["column_artifact", "column_job", "column_state"];
   const body = told.map((row) => {
@@ -142,25 +156,28 @@ async function history(database: Database, jobs: readonly Job[]): Promise<void> 
 /** What a drawing of the page depends on: nothing that is being ticked is drawn anew without need. */
 let drawn = "";
 
-async function show(database: Database, client: Client): Promise<void> {
+const show = inTurn(async (database: Database, client: Client): Promise<void> => {
   const member = await client.member();
   const again = async (): Promise<void> => {
     drawn = "";
     await show(database, client);
   };
   const [trouble, looked, { paused }] = [await database.get("setting", "problem"), await database.get("setting", "refreshed"), await settings(database)];
-  const state = JSON.stringify([trouble, paused, await database.getAll("consent"), await database.getAll("run"), (await database.getAll("job")).length, await database.count("search"), await database.count("outbox"), (await database.getAll("outbox")).filter((row) => row.sent !== null).length]);
+  const rows = (await database.getAll("outbox")) as Outgoing[];
+  const jobs = await client.jobs();
+  const told = rows.map((row) => [row.id, row.sent, row.unsent, row.artifact === ""]);
+  const now = Math.floor(Date.now() / 60_000); // a job may end meanwhile
+  const state = JSON.stringify([trouble, paused, await database.getAll("consent"), await database.getAll("run"), jobs.map((job) => [job.id, isOpen(job, now * 60)]), await database.count("search"), told]);
   byId("looked").textContent = typeof looked === "number" ? t("jobs_looked", when(looked)) : "";
   if (state === drawn) return;
   drawn = state;
   byId("problem").textContent = [typeof trouble === "string" && trouble !== "" ? problem(trouble) : "", paused ? t("jobs_paused") : ""].join(" ").trim();
-  const jobs = await client.jobs();
   const articles = member === null ? [] : await Promise.all(jobs.map((job) => article(database, client, member, job, again)));
   const nothing = member === null ? element("p", {}, element("a", { href: "settings.html" }, t("jobs_join"))) : element("p", {}, t("jobs_none"));
   byId("jobs").replaceChildren(...(articles.length > 0 ? articles : [nothing]));
   byId<HTMLButtonElement>("look").disabled = member === null;
-  await history(database, jobs);
-}
+  history(rows, jobs);
+});
 
 let client: Client | null = null;
 

@@ -5,7 +5,7 @@ import { normal } from "../core/normal.js";
 import { toCsv } from "../core/export.js";
 import { dayOf, type Database, deleteWhere, entries, type Entry } from "../core/store.js";
 import { RULES } from "../capture/rules.js";
-import { ask, button, byId, confirmed, element, LANGUAGE, page, say, t } from "./page.js";
+import { ask, button, byId, confirmed, element, inTurn, LANGUAGE, page, say, t } from "./page.js";
 
 const AT_ONCE = 200;
 const BARS = 60; // days
@@ -95,7 +95,7 @@ function table(name: string, rows: readonly Entry[], before: ReadonlyMap<number,
   );
 }
 
-async function show(database: Database): Promise<void> {
+const show = inTurn(async (database: Database): Promise<void> => {
   const all = await entries(database);
   const again = (): void => void show(database);
   const remove = async (goes: (entry: Entry) => boolean): Promise<void> => {
@@ -132,7 +132,7 @@ async function show(database: Database): Promise<void> {
     ...(found.length > most ? [button(t("show_more"), () => { most += AT_ONCE; again(); })] : []),
   );
   byId<HTMLButtonElement>("export").disabled = all.length === 0;
-}
+});
 
 function download(all: readonly Entry[]): void {
   const url = URL.createObjectURL(new Blob([toCsv(all)], { type: "text/csv" }));

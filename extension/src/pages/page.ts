@@ -43,7 +43,7 @@ export function when(milliseconds: number): string {
 
 /** A problem in words: of ours, or what a server said. */
 export function problem(name: string): string {
-  return t(`problem_${name}`) || name;
+  return t(`problem_${name}`) || (/^\d{3}\b/.test(name) ? t("problem_status", name) : name);
 }
 
 export async function ask(request: Request): Promise<string> {
@@ -97,6 +97,16 @@ function head(database: Database, changed: () => unknown): () => Promise<void> {
   );
   byId("head").append(element("nav", { "aria-label": t("navigation") }, ...links), element("p", {}, state, " ", toggle));
   return show;
+}
+
+/** Drawings one after the other, so that none is overtaken by an older one. */
+export function inTurn<Given extends readonly unknown[]>(draw: (...given: Given) => Promise<void>): (...given: Given) => Promise<void> {
+  let turn: Promise<unknown> = Promise.resolve();
+  return (...given) => {
+    const done = turn.then(() => draw(...given));
+    turn = done.catch(() => undefined);
+    return done;
+  };
 }
 
 /** Begin a page; `show` draws it, and is called again when something has changed elsewhere. */

@@ -4,7 +4,7 @@ import { RULES } from "../capture/rules.js";
 import { hex, unhex } from "../core/bytes.js";
 import { type Member, readCommunity } from "../core/community.js";
 import { forgetOld } from "../core/record.js";
-import { change, type Database, forgetEverything, set, settings } from "../core/store.js";
+import { type Database, forgetEverything, leave as leaveCrowd, set, settings } from "../core/store.js";
 import { userSecret } from "../core/tokens.js";
 import { ask, button, byId, confirmed, element, page, problem, say, t } from "./page.js";
 
@@ -74,10 +74,7 @@ async function join(database: Database): Promise<void> {
 
 async function leave(database: Database): Promise<void> {
   if (!(await confirmed(t("confirm_leave"), t("leave")))) return;
-  await change(database, async (tx) => {
-    await tx.objectStore("setting").delete("member");
-    for (const name of ["consent", "job", "run", "outbox"] as const) await tx.objectStore(name).clear();
-  });
+  await leaveCrowd(database);
   await ask({ type: "changed" });
   await show(database);
 }
