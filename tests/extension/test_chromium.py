@@ -67,15 +67,15 @@ def test_five_people(profile: Profile, servers: Servers, websites: Websites) -> 
     searches = {
         "a": [(GOOGLE.format("Shared+Query"), 1, RESULT), (GOOGLE.format("struck+by+one"), None, "")],
         "b": [
-            ("https://www.bing.com/search?q=shared++query&first=11", 0, ".b_algo a"),
+            ("https://www.bing.com/search?q=shared++query&first=11", 0, ".b_algo h2 a[h]"),
             ("https://www.bing.com/search?q=struck+by+one", None, ""),
         ],
         "c": [
-            ("https://duckduckgo.com/?q=SHARED+query", 4, "article a"),
+            ("https://duckduckgo.com/?q=SHARED+query", 4, "article[data-testid=result] h2 a"),
             ("https://duckduckgo.com/?q=struck+by+one", None, ""),
         ],
         "d": [
-            ("https://search.brave.com/search?q=shared+by+two", 2, ".snippet a"),
+            ("https://search.brave.com/search?q=shared+by+two", 2, ".snippet[data-type=web] a"),
             ("https://search.brave.com/search?q=refused+by+one", None, ""),
         ],
         "e": [
