@@ -54,6 +54,20 @@ def test_any_text_agrees(duckdb_engine: Engine) -> None:
     check()
 
 
+def test_what_is_left_as_it_is(duckdb_engine: Engine) -> None:
+    """Texts that the engine says are their own normal form are; and of plain ones it says so."""
+
+    @given(st.lists(st.text(st.characters(codec="utf-8")) | st.text(st.sampled_from("aB 1-@[\t.É"))), settings)
+    def check(texts: list[str], normalization: Normalization) -> None:
+        table = duckdb_engine.load(pa.table({"query": pa.array([*texts, "a b1", "A"], pa.string())}))
+        found = duckdb_engine.fetch(table.select("query", left=normalization.leaves(table["query"]))).to_pylist()
+        assert all(normalization.apply_to_text(row["query"]) == row["query"] for row in found if row["left"])
+        assert {row["left"] for row in found if row["query"] == "a b1"} == {True}
+        assert {row["left"] for row in found if row["query"] == "A"} == {not normalization.case}
+
+    check()
+
+
 @given(st.text(), settings)
 def test_normalising_twice_changes_nothing(text: str, normalization: Normalization) -> None:
     once = normalization.apply_to_text(text)

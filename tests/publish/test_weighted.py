@@ -100,7 +100,7 @@ def test_no_user_is_heavier_than_the_noise_is_for(held: list[list[int]], seed: i
     holdings = holdings_of(held)
     p = np.random.default_rng(seed).integers(1, LARGEST + 1, len(held)).astype(np.float64)
     divisors = _divisors(holdings, p)
-    weights = np.concatenate([_weights(run, p, divisors).astype(np.int64) for run in holdings.runs])
+    weights = np.concatenate([_weights(run, run.holders(), p, divisors).astype(np.int64) for run in holdings.runs])
     lengths: dict[int, int] = {}
     for user, weight in zip(holdings.users.tolist(), weights.tolist(), strict=True):
         lengths[user] = lengths.get(user, 0) + weight**2

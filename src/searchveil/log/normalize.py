@@ -10,10 +10,12 @@ import ibis.expr.types as ir
 
 from searchveil.errors import InputError
 
-# Printable ASCII words with single spaces between them: such a text needs no more than lower case. The pattern finds
-# the other texts, and means the same in the regular expressions of every engine.
+# Printable ASCII words with single spaces between them: such a text needs no more than lower case. The patterns find
+# the other texts, and mean the same in the regular expressions of every engine.
 NOT_PLAIN = r"[^ -~]|  |^ | $"
 NOT_PLAIN_OR_PUNCTUATED = r"[^ 0-9A-Za-z]|  |^ | $"
+NOT_PLAIN_LOWER_CASE = r"[^ -@\[-~]|  |^ | $"
+NOT_PLAIN_LOWER_CASE_OR_PUNCTUATED = r"[^ 0-9a-z]|  |^ | $"
 
 
 @dataclass(frozen=True)
@@ -67,7 +69,9 @@ class Normalization:
         """Whether the text surely is its own normal form: of nearly all that are, the engine can tell by itself."""
         if not any(astuple(self)):
             return ibis.literal(True)
-        return ~text.re_search(self.not_plain) & (self.apply_to_plain(text) == text)
+        if not self.case:
+            return ~text.re_search(self.not_plain)
+        return ~text.re_search(NOT_PLAIN_LOWER_CASE_OR_PUNCTUATED if self.punctuation else NOT_PLAIN_LOWER_CASE)
 
     @property
     def not_plain(self) -> str:

@@ -99,19 +99,24 @@ class Run:
     users: npt.NDArray[np.int32]
     degrees: Integers
 
+    def holders(self) -> npt.NDArray[np.intp]:
+        """The users of the pairs, in the type by which NumPy finds places at once."""
+        return self.users.astype(np.intp)
+
     def spread(self, of_items: npt.NDArray[Any]) -> Floats:
         """The item's number for each of its holders."""
-        return np.repeat(of_items[self.items].astype(np.float64), self.degrees)
+        return np.repeat(of_items, self.degrees)
 
 
-def _by_user(holdings: Holdings, of_pairs: Callable[[Run], Floats]) -> Floats:
+def _by_user(holdings: Holdings, of_pairs: Callable[[Run, npt.NDArray[np.intp]], Floats]) -> Floats:
     """The sum over each user's items of a number for each pair, on all cores."""
     users = int(holdings.users.max(initial=-1)) + 1
 
     def add_up(some: list[Run]) -> Floats:
         sums = np.zeros(users)
         for run in some:
-            np.add.at(sums, run.users, of_pairs(run))
+            holders = run.holders()
+            np.add.at(sums, holders, of_pairs(run, holders))
         return sums
 
     cores = min(usable_cores(), len(holdings.runs))
@@ -133,14 +138,12 @@ def joined(parts: Sequence[npt.NDArray[Any]], kind: type) -> npt.NDArray[Any]:
 
 
 def _sums(parts: npt.NDArray[Any], degrees: Integers) -> npt.NDArray[Any]:
-    """Of each item's run of parts."""
-    starts, some = np.cumsum(degrees) - degrees, degrees > 0
-    if some.all():
-        return np.add.reduceat(parts, starts) if len(parts) else parts
-    sums = np.zeros(len(degrees), parts.dtype)  # an item that nobody holds has no run
-    if len(parts):
-        sums[some] = np.add.reduceat(parts, starts[some])
-    return sums
+    """Of each item's run of parts, exactly: they are whole numbers, and all of them together are below 2^53."""
+    up_to = np.zeros(len(parts) + 1, parts.dtype)
+    np.cumsum(parts, out=up_to[1:])
+    ends = np.zeros(len(degrees) + 1, np.int64)
+    np.cumsum(degrees, out=ends[1:])
+    return np.diff(up_to.take(ends))
 
 
 @dataclass(frozen=True)
@@ -196,7 +199,7 @@ def select(
     rule = Rule(policy, threshold, sigma)
     items = np.arange(len(holdings.degrees))
     totals = np.zeros(len(items), np.int64)
-    priorities = np.full(len(items), LARGEST, np.int64)
+    priorities = np.full(len(items), LARGEST, np.int32)
     named: list[Named] = []
     for done, part in enumerate(policy.shares, 1):
         spent = share * Fraction(part, ONE)
@@ -211,31 +214,33 @@ def select(
 
 def _after(
     rule: Rule, done: int, items: Integers, totals: Integers, noisy: Integers
-) -> tuple[Named, npt.NDArray[np.bool_], Integers, Integers, Integers]:
+) -> tuple[Named, npt.NDArray[np.bool_], Integers, Integers, npt.NDArray[np.int32]]:
     """What a round names; which items stay active; and of these the places, the totals and the priorities."""
+    active, priorities = np.empty(len(items), np.bool_), np.empty(len(items), np.int32)
 
     def look(part: slice) -> tuple[npt.NDArray[Any], ...]:
         now = rule.after(done, totals[part], noisy[part])
-        active, here = now.priorities > 0, items[part]
-        return (
-            *(here[now.reached], now.totals[now.reached], active),
-            *(here[active], now.totals[active], now.priorities[active]),
-        )
+        totals[part], priorities[part] = now.totals, now.priorities
+        active[part] = now.priorities > 0
+        return items[part][now.reached], now.totals[now.reached]
+
+    def left(known: npt.NDArray[Any]) -> npt.NDArray[Any]:
+        return joined(on_all_cores(lambda part: known[part][active[part]], parts), known.dtype.type)
 
     parts = [slice(start, start + RUN) for start in range(0, max(1, len(items)), RUN)]
-    found, scores, *left = (joined(one, one[0].dtype.type) for one in zip(*on_all_cores(look, parts), strict=True))
-    return Named(found, scores), left[0], left[1], left[2], left[3]
+    found, scores = (joined(one, one[0].dtype.type) for one in zip(*on_all_cores(look, parts), strict=True))
+    return Named(found, scores), active, left(items), left(totals), left(priorities)
 
 
-def total_weights(holdings: Holdings, priorities: Integers) -> Integers:
+def total_weights(holdings: Holdings, priorities: npt.NDArray[Any]) -> Integers:
     """The sum of the weights that an item's holders give it."""
-    totals = np.zeros(len(holdings.degrees), np.int64)
-    divisors = _divisors(holdings, priorities)
+    totals, divisors = np.zeros(len(holdings.degrees), np.int64), _divisors(holdings, priorities)
 
-    def weigh(run: Run) -> Floats:
-        weights = _weights(run, priorities, divisors)
-        totals[run.items] = _sums(weights, run.degrees).astype(np.int64)
-        return weights * weights
+    def weigh(run: Run, holders: npt.NDArray[np.intp]) -> Floats:
+        weights = _weights(run, holders, priorities, divisors)
+        totals[run.items] = _sums(weights, run.degrees)
+        weights *= weights
+        return weights
 
     if _by_user(holdings, weigh).max(initial=0) > UNIT * UNIT:
         raise AssertionError("a user's weights are longer than the noise is for")
@@ -248,14 +253,14 @@ def total_weights(holdings: Holdings, priorities: Integers) -> Integers:
 
 def _divisors(holdings: Holdings, priorities: npt.NDArray[Any]) -> Floats:
     """⌈√Σp²⌉ over each user's items."""
-    squares = _by_user(holdings, lambda run: run.spread(priorities) ** 2)
+    squares = _by_user(holdings, lambda run, _: run.spread(priorities[run.items].astype(np.float64) ** 2))
     roots = np.ceil(np.sqrt(squares))
     roots += roots * roots < squares
     return np.maximum(roots, 1)
 
 
-def _weights(run: Run, priorities: npt.NDArray[Any], divisors: Floats) -> Floats:
+def _weights(run: Run, holders: npt.NDArray[np.intp], priorities: npt.NDArray[Any], divisors: Floats) -> Floats:
     """w = ⌊UNIT·p/⌈√Σp²⌉⌋ for each pair of user and item; Σw² over a user's items is at most UNIT², exactly."""
-    weights = UNIT * run.spread(priorities)
-    weights /= divisors.take(run.users)
+    weights = run.spread(UNIT * priorities[run.items].astype(np.float64))
+    weights /= divisors.take(holders)
     return np.floor(weights, out=weights)

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from searchveil.cores import on_all_cores
+from searchveil.cores import on_all_cores, usable_cores
 from searchveil.engine import Engine
 from searchveil.items import Item
 from searchveil.items.pool import QueryPool
@@ -24,6 +24,7 @@ from searchveil.privacy.noise import Integers, Source
 from searchveil.publish.rounds import Holdings, Named, joined, select
 
 PART = 1 << 20  # pairs of user and item that are worked on at once
+SAMPLED = 1 << 10  # one of so many is looked at, to divide the work
 
 Words = npt.NDArray[np.uint64]
 
@@ -93,14 +94,14 @@ def gather(log: SearchLog, item: Item, pool: QueryPool | None) -> tuple[Texts, W
         rows = rows.left_join(listed, [rows[name] == listed[f"_typed_{name}"] for name in columns])
         number = ibis.coalesce(rows["_number"], _hashed(rows, columns, bits, engine))
         rows = rows.select("_holder", _number=number)
-        rows = rows.filter(rows["_number"] != ibis.literal(_given(bits), "uint64"))
     else:
         texts, listed = _in_pool(typed, item, pool, log)
         rows = rows.join(listed, [rows[name] == listed[f"_typed_{name}"] for name in columns])
     pairs = engine.fetch(rows.select(pair=((rows["_number"] << bits) | rows["_holder"]).cast("uint64")))["pair"]
-    numbers, holdings = _holdings(np.concatenate([np.zeros(0, np.uint64), *map(np.asarray, pairs.chunks)]), bits)
+    numbers, holdings = _holdings([np.asarray(chunk) for chunk in pairs.chunks], bits)
     if pool is None:
-        return texts, numbers, holdings
+        items = numbers != _given(bits)
+        return texts, numbers[items], holdings.only(items)
     degrees = np.zeros(len(texts.numbers), np.int64)  # an item of a pool is one although nobody holds it
     degrees[numbers] = holdings.degrees
     # An item's place is its number here. `texts` has the items as the engine gave them, which is in any order.
@@ -175,21 +176,40 @@ def _in_pool(typed: ir.Table, item: Item, pool: QueryPool, log: SearchLog) -> tu
     return Texts(texts.select(columns), texts["_number"].to_numpy().astype(np.uint64)), listed
 
 
-def _holdings(pairs: Words, bits: int) -> tuple[Words, Holdings]:
+def _holdings(pairs: list[Words], bits: int) -> tuple[Words, Holdings]:
     """The items' numbers, in their order, and who holds them; the same pair may be there several times."""
-    pairs.sort()
     low = np.uint64(bits)
+    spans = on_all_cores(lambda span: _sorted_within(pairs, span), _spans(pairs, bits))
 
-    def look(start: int) -> tuple[npt.NDArray[np.int32], Integers, Words]:
-        part = pairs[start : start + PART]
-        before = pairs[start - 1 : start + len(part) - 1] if start else np.concatenate([~part[:1], part[:-1]])
+    def look(place: tuple[Words, int]) -> tuple[npt.NDArray[np.int32], Integers, Words]:
+        span, start = place
+        part = span[start : start + PART]
+        before = span[start - 1 : start + len(part) - 1] if start else np.concatenate([~part[:1], part[:-1]])
         once = part[part != before]
         items = once >> low
         first = np.flatnonzero(np.diff(items, prepend=before[:1] >> low))
         return (once & np.uint64((1 << bits) - 1)).astype(np.int32), first, items[first]
 
-    users, firsts, numbers = zip(*on_all_cores(look, range(0, max(1, len(pairs)), PART)), strict=True)
+    places = [(span, start) for span in spans for start in range(0, max(1, len(span)), PART)]
+    users, firsts, numbers = zip(*on_all_cores(look, places), strict=True)
     starts = np.cumsum([0, *map(len, users)])
     ends = [first + start for first, start in zip(firsts, starts[:-1], strict=True)]
     degrees = np.diff(joined(ends, np.int64), append=starts[-1])
     return joined(numbers, np.uint64), Holdings(joined(users, np.int32), degrees)
+
+
+def _spans(pairs: list[Words], bits: int) -> list[tuple[int, int]]:
+    """First and last of ranges with about as many pairs in each, which part no item: one for each core."""
+    some, cores = (
+        np.sort(np.concatenate([np.zeros(0, np.uint64), *(part[::SAMPLED] for part in pairs)])),
+        usable_cores(),
+    )
+    cuts = sorted({int(some[len(some) * core // cores]) >> bits << bits for core in range(1, cores) if len(some)} - {0})
+    return list(zip([0, *cuts], [*(cut - 1 for cut in cuts), (1 << 64) - 1], strict=True))
+
+
+def _sorted_within(pairs: list[Words], span: tuple[int, int]) -> Words:
+    first, last = map(np.uint64, span)
+    found = np.concatenate([np.zeros(0, np.uint64), *(part[(part >= first) & (part <= last)] for part in pairs)])
+    found.sort()
+    return found
