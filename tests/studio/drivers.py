@@ -5,8 +5,8 @@ import shutil
 import socket
 import subprocess
 import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -14,6 +14,13 @@ from serving import LIMIT, until
 
 CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stable")
 FIREFOX = ("firefox-esr", "firefox")
+
+
+LEFT = ("no such element", "stale element reference", "no such window", "unknown error")  # while a page is replaced
+
+
+class PageLeftError(Exception):
+    """The page was just being replaced by the next."""
 
 
 class Driver(Protocol):
@@ -24,6 +31,8 @@ class Driver(Protocol):
     def click(self, selector: str) -> None: ...
     def fill(self, selector: str, text: str) -> None: ...
     def evaluate(self, expression: str) -> Any: ...
+    def new_tab(self) -> None: ...
+    def other_tab(self) -> None: ...
     def complaints(self) -> list[str]: ...
 
 
@@ -35,8 +44,12 @@ def installed(names: tuple[str, ...]) -> str:
 
 class Chromium:
     def __init__(self, page: Any, own: str) -> None:
-        self.page = page
+        self.page, self.own = page, own
         self._complaints: list[str] = []
+        self._watch(page)
+
+    def _watch(self, page: Any) -> None:
+        own = self.own
         page.set_default_timeout(1000 * LIMIT)
         page.on("console", lambda said: self._complain(said.text) if said.type in ("error", "warning") else None)
         page.on("pageerror", lambda error: self._complain(str(error)))
@@ -59,7 +72,21 @@ class Chromium:
         self.page.type(selector, text)
 
     def evaluate(self, expression: str) -> Any:
-        return self.page.evaluate(expression)
+        from playwright.sync_api import Error
+
+        try:
+            return self.page.evaluate(expression)
+        except Error as error:
+            if "context was destroyed" not in str(error):
+                raise
+            return None  # the page is being left
+
+    def new_tab(self) -> None:
+        self.page = self.page.context.new_page()
+        self._watch(self.page)
+
+    def other_tab(self) -> None:
+        self.page = next(one for one in self.page.context.pages if one != self.page)
 
     def complaints(self) -> list[str]:
         return self._complaints
@@ -103,6 +130,8 @@ class Firefox:
         sent = json.dumps([0, self.number, command, parameters]).encode()
         self.connection.sendall(b"%d:%b" % (len(sent), sent))
         _, _, error, result = self._receive()
+        if error is not None and error["error"] in LEFT:
+            raise PageLeftError(error["message"])
         assert error is None, f"{command}: {error['message']}"
         return result.get("value", result) if isinstance(result, dict) else result
 
@@ -111,21 +140,50 @@ class Firefox:
 
     def find(self, selector: str) -> Any:
         """Once it is there; polled, because partial updates come without a navigation."""
-        asked = f"document.querySelector({json.dumps(selector)}) !== null"
-        until(lambda: self.evaluate(asked))
-        (found,) = self.do("WebDriver:FindElement", using="css selector", value=selector).values()
-        return found
+        found: list[str] = []
+
+        def there() -> bool:
+            with suppress(PageLeftError):
+                (element,) = self.do("WebDriver:FindElement", using="css selector", value=selector).values()
+                found.append(element)
+            return bool(found)
+
+        until(there)
+        return found[0]
 
     def click(self, selector: str) -> None:
-        self.do("WebDriver:ElementClick", id=self.find(selector))
+        self._with(selector, lambda element: self.do("WebDriver:ElementClick", id=element))
 
     def fill(self, selector: str, text: str) -> None:
-        element = self.find(selector)
-        self.do("WebDriver:ElementClear", id=element)
-        self.do("WebDriver:ElementSendKeys", id=element, text=text)
+        def type(element: str) -> None:
+            self.do("WebDriver:ElementClear", id=element)
+            self.do("WebDriver:ElementSendKeys", id=element, text=text)
+
+        self._with(selector, type)
+
+    def _with(self, selector: str, act: Callable[[str], object]) -> None:
+        """A partial update may replace an element between its being found and its being used."""
+
+        def done() -> bool:
+            with suppress(PageLeftError):
+                act(self.find(selector))
+                return True
+            return False
+
+        until(done)
 
     def evaluate(self, expression: str) -> Any:
-        return self.do("WebDriver:ExecuteScript", script=f"return {expression}", args=[])
+        with suppress(PageLeftError):
+            return self.do("WebDriver:ExecuteScript", script=f"return {expression}", args=[])
+        return None
+
+    def new_tab(self) -> None:
+        self.do("WebDriver:SwitchToWindow", handle=self.do("WebDriver:NewWindow", type="tab")["handle"])
+
+    def other_tab(self) -> None:
+        here = self.do("WebDriver:GetWindowHandle")
+        other = next(one for one in self.do("WebDriver:GetWindowHandles") if one != here)
+        self.do("WebDriver:SwitchToWindow", handle=other)
 
     def complaints(self) -> list[str]:
         """What the browser's console has of these pages, and what they asked of other places."""

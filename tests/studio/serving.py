@@ -11,6 +11,7 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import httpx
+import pytest
 from commandline import start
 
 LIMIT = 240  # seconds after which something hangs, on a machine however slow
@@ -114,6 +115,29 @@ def serving(folder: Path, *arguments: str) -> Iterator[Serving]:
 
 def runs_of(folder: Path) -> list[Path]:
     return sorted((folder / ".searchveil-studio").glob("*/job.json"))
+
+
+def pid_of(folder: Path) -> int:
+    (run,) = runs_of(folder)
+    return int((run.parent / "pid").read_text())
+
+
+def halt(monkeypatch: pytest.MonkeyPatch, when: str) -> None:
+    """Releases of studios that are started from now on stop there: "after" or "before" a line that they write."""
+    monkeypatch.setenv("PYTHONPATH", str(Path(__file__).with_name("halting")))
+    monkeypatch.setenv("HALT", when)
+
+
+def halted(folder: Path) -> int:
+    """The process of the release, once it has stopped itself (see halting/)."""
+    until(lambda: runs_of(folder) and (runs_of(folder)[0].parent / "pid").exists())
+    pid = pid_of(folder)
+    until(lambda: state_of(pid) == "T")
+    return pid
+
+
+def state_of(pid: int) -> str:
+    return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0]
 
 
 def stop_runs(folder: Path) -> None:

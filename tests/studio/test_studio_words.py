@@ -7,7 +7,10 @@ from string import Formatter
 
 import pytest
 
-from searchveil.studio.words import LANGUAGES, catalogue, preferred
+from searchveil.publish import METHODS, method_named
+from searchveil.publish.described import described
+from searchveil.publish.parameters import parameters_of
+from searchveil.studio.words import LANGUAGES, catalogue, german, limits, preferred
 
 PACKAGE = Path(str(files("searchveil.studio")))
 NAME = re.compile(r"""["']([a-z0-9_.-]+)["'](?: if|[ ,)]| ~)""")
@@ -47,6 +50,32 @@ def test_every_text_is_used_and_every_name_is_a_texts() -> None:
     assert names <= texts, names - texts
     unused = {name for name in texts - names if not any(name.startswith(one) for one in beginnings)}
     assert not unused
+
+
+def test_what_methods_declare_is_there_in_german() -> None:
+    """And nothing else: a sentence that was changed in the code is changed here."""
+    sentences = {text for one in described() for text in (one.summary, one.promise)}
+    sentences |= {one.declared.help for name in METHODS for one in parameters_of(method_named(name))}
+    assert set(german()) == sentences
+    assert all(text.strip() and text != sentence for sentence, text in german().items())
+
+
+@pytest.mark.parametrize(("english", "text"), [
+    ("from 1 to 4,194,304", "von 1 bis 4\u202f194\u202f304"),
+    ("above 0 and below 1", "über 0 und unter 1"),
+    ("at least 0, in seconds", "mindestens 0, in Sekunden"),
+    ("above 0 and at most 100", "über 0 und höchstens 100"),
+])  # fmt: skip
+def test_ranges_are_said_in_german(english: str, text: str) -> None:
+    assert limits("de", english) == text
+    assert limits("en", english) == english
+
+
+def test_no_word_of_a_range_stays_english() -> None:
+    ranges = {one.limits for name in METHODS for one in parameters_of(method_named(name))}
+    assert not re.findall(
+        r"\b(?:from|to|above|below|at|least|most|and|minutes|seconds)\b", limits("de", " ".join(ranges))
+    )
 
 
 @pytest.mark.parametrize(

@@ -111,7 +111,9 @@ class Job:
     def _is_running(self) -> bool:
         child = _children.get(str(self.folder))
         if child is not None and child.poll() is not None:
-            del _children[str(self.folder)]
+            _children.pop(str(self.folder), None)
+            if child.stdin is not None:
+                child.stdin.close()
         return is_locked(self.folder / LOCK)
 
     @property
@@ -126,11 +128,17 @@ class Job:
 
 
 def start(
-    place: Path, command: Sequence[str], root: Path, about: Mapping[str, Any], *, alone: Path | None = None
+    place: Path,
+    command: Sequence[str],
+    root: Path,
+    about: Mapping[str, Any],
+    *,
+    alone: Path | None = None,
+    outlives: bool = True,
 ) -> Job:
     """Run the command in `root`; its records go to a new folder in `place`.
 
-    `alone` is a lock file of which one job at a time may be the owner.
+    `alone` is a lock file of which one job at a time may be the owner. What does not outlive this server ends with it.
     """
     held = [] if alone is None else [_locked(alone)]
     folder = place / secrets.token_hex(8)
@@ -143,10 +151,10 @@ def start(
         (folder / "job.new").rename(folder / "job.json")  # whole or not at all, whenever this server is killed
         with (folder / "out").open("wb") as out, (folder / "err").open("wb") as err:
             child = subprocess.Popen(
-                [sys.executable, "-m", "searchveil", *command],
+                [sys.executable, "-m", "searchveil" if outlives else "searchveil.studio.following", *command],
                 cwd=root,
                 env=os.environ | {"PYTHONUTF8": "1", "PYTHONUNBUFFERED": "1"},
-                stdin=subprocess.DEVNULL,
+                stdin=subprocess.DEVNULL if outlives else subprocess.PIPE,
                 stdout=out,
                 stderr=err,
                 start_new_session=True,  # a Ctrl-C is for the server

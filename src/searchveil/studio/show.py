@@ -5,7 +5,8 @@ from functools import cache, partial
 from html import unescape
 from typing import Any
 
-from jinja2 import Environment, PackageLoader, StrictUndefined
+from jinja2 import Environment, PackageLoader, StrictUndefined, pass_context
+from jinja2.runtime import Context
 from markupsafe import Markup
 from starlette.requests import Request
 from starlette.responses import HTMLResponse
@@ -16,7 +17,7 @@ from searchveil.lab.words import figure_in_words, name_in_words
 from searchveil.privacy.rounding import at_least, at_most
 from searchveil.studio.guard import Session
 from searchveil.studio.jobs import as_typed
-from searchveil.studio.words import LANGUAGES, said
+from searchveil.studio.words import LANGUAGES, declared, grouped, limits, said
 
 
 def label_of(parameter: str) -> str:
@@ -53,13 +54,16 @@ def environment() -> Environment:
     return made
 
 
-def cell(value: Any) -> str:
-    """A value of a published table."""
+@pass_context
+def cell(context: Context, value: Any) -> str:
+    """A value of a table."""
     if isinstance(value, list):
         return " → ".join(map(str, value))
     if isinstance(value, bool) or value is None:
         return {None: "–", True: "yes", False: "no"}[value]
-    return f"{value:,.6g}" if isinstance(value, float) else f"{value:,}" if isinstance(value, int) else str(value)
+    if not isinstance(value, int | float):
+        return str(value)
+    return grouped(context["language"], f"{value:,.6g}" if isinstance(value, float) else f"{value:,}")
 
 
 def page(request: Request, template: str, status: int = 200, **values: Any) -> HTMLResponse:
@@ -67,6 +71,8 @@ def page(request: Request, template: str, status: int = 200, **values: Any) -> H
     language = session.language if session else LANGUAGES[0]
     context = {
         "t": partial(said, language),
+        "declared": partial(declared, language),
+        "limits": partial(limits, language),
         "language": language,
         "languages": LANGUAGES,
         "session": session,

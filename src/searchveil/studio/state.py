@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path
 
-from searchveil.errors import InputError, as_option
+from searchveil.errors import InputError, SearchveilError, as_option
 from searchveil.privacy.budget import Foreseen
 from searchveil.privacy.guarantee import Guarantee
 from searchveil.privacy.ledger import Ledger, Spent
@@ -55,7 +55,7 @@ class Studio:
 
     def look(self, command: list[str]) -> Job:
         """Run a command whose output is private: it is gone with the server."""
-        return jobs.start(self.private, [*command, JSON], self.places.root, {})
+        return jobs.start(self.private, [*command, JSON], self.places.root, {}, outlives=False)
 
     def read(self, draft: Draft) -> None:
         """Find out how the log is read, unless that is known of this very command."""
@@ -124,11 +124,29 @@ class Studio:
             "reading": commands.reading(draft),
             "ledger": draft.ledger_file,
             "folder": draft.out,
+            "paid_before": self.paid(draft.ledger_file),
             "python": commands.in_python_release(draft, mechanism),
         }
         job = jobs.start(self.releases, [*commands.release(draft), JSON], self.places.root, about, alone=alone)
         draft.runs.append(job)
         return job
+
+    def paid(self, ledger: str) -> list[int]:
+        """The entries of a ledger that nothing was written for."""
+        if not ledger or not self.places.path(ledger, "ledger").is_file():
+            return []
+        return [entry.id for entry in self.spent(ledger).entries if entry.status == "reserved"]
+
+    def perhaps_paid(self, job: Job) -> list[int]:
+        """Entries that may be those of a job that ended before it could say whether it had paid."""
+        ledger = str(job.about["ledger"])
+        if job.entry is not None or job.state != "died":
+            return []
+        told = {one.entry for one in jobs.jobs_in(self.releases) if one.about["ledger"] == ledger}
+        try:
+            return [entry for entry in self.paid(ledger) if entry not in {*job.about["paid_before"], *told}]
+        except SearchveilError:  # the first page says what is wrong with it
+            return []
 
     def run_of(self, folder: str) -> Job | None:
         """The job that made a release folder, if this studio did."""

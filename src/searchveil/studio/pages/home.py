@@ -30,7 +30,7 @@ def _home(request: Request) -> Response:
         "home",
         root=studio.places.shown,
         accounts=[_account(studio, ledger) for ledger in studio.places.ledgers()],
-        runs=[job for job in runs if job.state != "done"],
+        runs=[(job, studio.perhaps_paid(job)) for job in runs if job.state != "done"],
         unpaid=[_made(studio, job) for job in runs if job.state == "done" and not job.about.get("ledger")],
         drafts=[draft for draft in studio.drafts.all() if not draft.runs],
     )

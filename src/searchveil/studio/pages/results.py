@@ -48,7 +48,8 @@ async def run(request: Request) -> Response:
 def _run(request: Request) -> Response:
     studio, job = studio_of(request), _run_of(request)
     draft = studio.drafts.get(str(job.about.get("draft")))
-    return page(request, "run", run=job, draft=draft, step="release", steps=STEPS, result=job.result)
+    perhaps = studio.perhaps_paid(job)
+    return page(request, "run", run=job, draft=draft, step="release", steps=STEPS, result=job.result, perhaps=perhaps)
 
 
 async def cancel(request: Request) -> Response:
