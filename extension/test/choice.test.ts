@@ -3,7 +3,7 @@
 import assert from "node:assert/strict";
 import { test } from "node:test";
 import { addressLooksPersonal, looksPersonal } from "../src/core/personal.js";
-import { candidates, further, sends, usable } from "../src/core/choice.js";
+import { beyond, candidates, further, sends, usable } from "../src/core/choice.js";
 import { unhex } from "../src/core/bytes.js";
 import { inEnglish, type Job, JobError, jobOf, readJob, wordsOf } from "../src/core/jobs.js";
 import { normal } from "../src/core/normal.js";
@@ -73,4 +73,6 @@ test("a later round takes what was not considered, within the same bound", () =>
   const bounded: Job = { ...SIMPLE, policy: { ...SIMPLE.policy, per_user: 3 } };
   assert.deepEqual(texts(bounded, ["a", ""], [], "a", "b", "c"), ["b"]);
   assert.deepEqual(texts(bounded, ["a", "", "x"], [], "b"), []);
+  assert.equal(beyond(bounded, asked("a", "b", "c", "d", "e"), ["a", ""], new Set(["d"])), 2);
+  assert.equal(beyond(bounded, asked("a", "b"), ["a"], new Set()), 0);
 });

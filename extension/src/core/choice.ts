@@ -20,21 +20,29 @@ export function candidates(job: Job, searches: readonly Search[]): Artifact[] {
   return usable(job, searches).artifacts.slice(0, job.policy.per_user);
 }
 
-/** What it takes after these texts were considered: instances count under FT_a and DP_a, else each text once. */
-export function further(
-  job: Job,
-  searches: readonly Search[],
-  considered: readonly string[],
-  struck: ReadonlySet<string>,
-): Artifact[] {
+/** What it takes after these texts were considered. */
+export function further(job: Job, searches: readonly Search[], considered: readonly string[], struck: ReadonlySet<string>): Artifact[] {
+  return left(job, searches, considered, struck).slice(0, room(job, considered));
+}
+
+/** How much more there is than it takes of one member. */
+export function beyond(job: Job, searches: readonly Search[], considered: readonly string[], struck: ReadonlySet<string>): number {
+  return Math.max(0, left(job, searches, considered, struck).length - room(job, considered));
+}
+
+function room(job: Job, considered: readonly string[]): number {
+  return Math.max(0, job.policy.per_user - considered.length);
+}
+
+/** What was not considered yet: instances count under FT_a and DP_a, else each text once. */
+function left(job: Job, searches: readonly Search[], considered: readonly string[], struck: ReadonlySet<string>): Artifact[] {
   const before = new Map<string, number>();
   for (const text of considered) before.set(text, (before.get(text) ?? 0) + 1);
-  const left = usable(job, searches).artifacts.filter(({ text }) => {
+  return usable(job, searches).artifacts.filter(({ text }) => {
     const times = before.get(text) ?? 0;
     if (times > 0 && perArtifact(job.policy)) before.set(text, times - 1);
     return times === 0 && !struck.has(text);
   });
-  return left.slice(0, Math.max(0, job.policy.per_user - considered.length));
 }
 
 /** Whether a user sends an artifact: always, but under ST_u as the coin of user, job and artifact falls. */

@@ -6,7 +6,7 @@
 
 import type { Artifact } from "./artifacts.js";
 import { bigEndian, equal, hex, join, random, shuffled, split, unhex, uniform, utf8 } from "./bytes.js";
-import { further, sends, usable } from "./choice.js";
+import { beyond, further, sends, usable } from "./choice.js";
 import type { Member, RelayAddress } from "./community.js";
 import { type Http, HttpError } from "./http.js";
 import { isOpen, type Job, JobError, jobOf, readEpochs, readJob, spelling } from "./jobs.js";
@@ -34,6 +34,7 @@ const LONGEST_PAUSE = 3_600_000;
 export interface Preview {
   readonly sent: Artifact[];
   readonly kept: Artifact[]; // considered, but the coin keeps them back
+  readonly beyond: number; // more than the job takes of one member
   readonly tooLong: number;
 }
 
@@ -107,6 +108,7 @@ export class Client {
     return {
       sent: found.filter((_, i) => heads[i]),
       kept: found.filter((_, i) => !heads[i]),
+      beyond: beyond(job, searches, ...considered(rows)),
       tooLong: usable(job, searches).tooLong,
     };
   }

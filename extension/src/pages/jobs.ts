@@ -38,7 +38,7 @@ function terms(job: Job, { community }: Member): HTMLElement {
 
 /** The question: the artifacts with a tick each, and three answers. */
 function question(database: Database, job: Job, preview: Preview, out: ReadonlySet<string>, again: () => Promise<void>): HTMLElement[] {
-  const { sent, kept, tooLong } = preview;
+  const { sent, kept, beyond, tooLong } = preview;
   if (sent.length + kept.length === 0) return [element("p", {}, t("job_no_candidates"))];
   let written: Promise<unknown> = Promise.resolve();
   const legend = element("legend");
@@ -71,6 +71,7 @@ function question(database: Database, job: Job, preview: Preview, out: ReadonlyS
   return [
     sent.length > 0 ? list : element("p", {}, t("job_nothing")),
     ...(kept.length > 0 ? [folded(t("job_kept", String(kept.length)), kept.map((one) => one.text))] : []),
+    ...(beyond > 0 ? [element("p", { class: "quiet" }, t("job_beyond", String(beyond)))] : []),
     ...(tooLong > 0 ? [element("p", { class: "quiet" }, t("job_too_long", String(tooLong)))] : []),
     element("p", { class: "actions" }, button(t("job_send"), () => decide("ask"), { class: "primary" }), button(t("job_always"), () => decide("always"))),
   ];
