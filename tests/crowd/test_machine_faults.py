@@ -181,6 +181,14 @@ def test_a_write_that_the_system_refuses_acknowledges_nothing(crowd: LocalCrowd)
     assert crowd.server.tokens_left(job.id, member_of(credential(invitation, "server"))) == job.policy.per_user
 
 
+def test_nobody_else_on_the_machine_reads_what_the_programs_keep(crowd: LocalCrowd) -> None:
+    """Keys of epochs and of tokens, and a member's log, whatever the folder allows."""
+    crowd.run(crowd.member("a", ["x"]), crowd.job(make_policy("FT_u", k=2)))
+    found = [path for path in crowd.home.rglob("*") if path.name.startswith(("server.", "randomness.", "relay-", "a."))]
+    assert len(found) >= 6
+    assert {path.name: path.stat().st_mode & 0o077 for path in found} == {path.name: 0 for path in found}
+
+
 def test_a_members_disk_that_is_full_is_told_and_changes_nothing(tmp_path: Path) -> None:
     log = OwnLog(tmp_path / "log.sqlite")
     log.add([Search("kept")])

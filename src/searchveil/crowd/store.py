@@ -4,9 +4,10 @@ Whatever is acknowledged is on the disk. Each token is a primary key, so that no
 """
 
 import hashlib
+import os
 import threading
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -104,6 +105,7 @@ class Store:
             self.engine: Engine = sa.create_engine(url)
             self.is_sqlite = self.engine.dialect.name == "sqlite"
             if self.is_sqlite:
+                _keep_private(self.engine.url.database)
                 sa.event.listen(self.engine, "connect", _set_up_sqlite)
             _META.create_all(self.engine)
         except (sa.exc.SQLAlchemyError, ImportError) as error:
@@ -273,6 +275,13 @@ class Store:
         """Leaves a row that is there already as it is."""
         dialect = sqlite if self.is_sqlite else postgresql
         return dialect.insert(table).on_conflict_do_nothing()
+
+
+def _keep_private(path: str | None) -> None:
+    """Readable by its owner alone: private keys are in it. What SQLite puts beside it is as the file is."""
+    if path not in (None, "", ":memory:") and not Path(path).exists():
+        with suppress(OSError):  # SQLite says what is wrong
+            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
 
 
 def _set_up_sqlite(connection: Any, record: Any) -> None:
