@@ -23,7 +23,7 @@ from searchveil.collab import ring
 from searchveil.collab.agreement import RunFile
 from searchveil.collab.coordinator import Coordinator
 from searchveil.collab.member import Member, RunFailed
-from searchveil.collab.messages import LARGEST, PART
+from searchveil.collab.messages import LARGEST, PART, Header, Refused
 from searchveil.errors import InputError
 
 
@@ -167,8 +167,6 @@ def test_what_the_coordinator_says_cannot_rewrite_a_terminal(tmp_path: Path) -> 
 
 
 def no_message(*given: Any) -> None:
-    from searchveil.collab.messages import Refused
-
     raise Refused("it does not want to")
 
 
@@ -294,10 +292,16 @@ def test_points_without_an_end_are_refused(tmp_path: Path, monkeypatch: pytest.M
 
 
 OPENED: dict[str, tuple[Callable[[list[Any]], Any], str]] = {
-    "another form of a text": (lambda texts: [text and text.replace('["', '[ "') for text in texts], "an opened"),
+    "another form of a text": (
+        lambda texts: [one and [one[0], one[1].replace('["', '[ "')] for one in texts],
+        "a text that no party sent",
+    ),
+    "texts at other places": (lambda texts: texts[::-1], "a text that no party sent"),
+    "nothing": (lambda texts: [None] * len(texts), "an opened item is not the one that this party holds"),
     "a number": (lambda texts: [5] * len(texts), "what is no text"),
+    "deep": (lambda texts: "[" * 900, "another number of items"),
     "one text less": (lambda texts: texts[1:], "another number of items"),
-    "half a character": (lambda texts: ["\ud800"] * len(texts), "an opened"),
+    "half a character": (lambda texts: [["00", "\ud800"]] * len(texts), "what is no text"),
 }
 
 
@@ -381,3 +385,83 @@ def test_what_a_party_sends_in_paper_mode_is_counted(kind: str, tmp_path: Path) 
     for name in consortium.names:
         assert isinstance(outcome.failed[name], RunFailed | InputError), repr(outcome.failed[name])
         assert says in str(outcome.failed[name]), str(outcome.failed[name])
+
+
+@pytest.mark.slow
+def test_a_coordinator_cannot_name_what_nobody_holds(tmp_path: Path) -> None:
+    """It adds ids of its own to the union. Noise lets one pass, and it says the text of a pair that one user clicked.
+
+    Rows of that user would be drawn and published, were the text believed.
+    """
+
+    class Naming(Coordinator):
+        def send(self, recipient: str, phase: Any, topic: str, payload: bytes) -> None:
+            if topic == "union":
+                there = {payload[i : i + 16] for i in range(0, len(payload), 16)}
+                payload = b"".join(sorted([*there, *(bytes([255, i]) * 8 for i in range(9))]))
+            super().send(recipient, phase, topic, payload)
+
+        def _opened(self, shares: dict[str, bytes]) -> bytes:
+            opened = json.loads(super()._opened(shares))
+            unheld = [i for i, one in enumerate(opened) if one is None]
+            assert unheld
+            opened[unheld[0]] = ["00" * 16, '["rare","r.example"]']
+            return json.dumps(opened).encode()
+
+    class Passing(NoNoise):
+        def dummies(self, source: Any) -> int:
+            return 5  # points by which the union may be larger
+
+        def shares(self, n: int, source: Any) -> Any:
+            return super().shares(n, source) + 1
+
+    settings = {"method": "sampling", "item": "click", "delta": 0.5, "time_unit": "none"}
+    consortium = Consortium(tmp_path, 2, settings=settings)
+    logs = {
+        name: {f"{name}{i}": ["weather→w.example", *(["rare→r.example"] * (i == 0))] for i in range(9)} for name in "ab"
+    }
+    coordinator = Naming(consortium.identities["coordinator"], RunFile(consortium.text))
+    outcome = consortium.run(logs, coordinator=coordinator, of_party=lambda name: {"noise": Passing()})
+    outcome.assert_nothing_published()
+    for name in "ab":
+        assert "the coordinator opened a text that no party sent" in str(outcome.failed[name])
+
+
+@pytest.mark.slow
+def test_a_union_of_more_ids_than_points_is_refused(tmp_path: Path) -> None:
+    class Padding(Coordinator):
+        def send(self, recipient: str, phase: Any, topic: str, payload: bytes) -> None:
+            more = b"\xff" * 15
+            super().send(
+                recipient,
+                phase,
+                topic,
+                payload + b"".join(more + bytes([i]) for i in range(99)) if topic == "union" else payload,
+            )
+
+    consortium = Consortium(tmp_path)
+    paying = ledgers(consortium)
+    coordinator = Padding(consortium.identities["coordinator"], RunFile(consortium.text))
+    outcome = consortium.run(
+        LOGS, coordinator=coordinator, of_party=lambda name: {"ledger": paying[name], "noise": NoNoise()}
+    )
+    assert_refused_everywhere(outcome, "coordinator sent more than")
+
+
+def test_who_fills_the_memory_of_the_coordinator_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not the honest party that finds no room."""
+    monkeypatch.setattr("searchveil.collab.coordinator.MOST_WAITING", 5000)
+    coordinator = Consortium(tmp_path).coordinator()
+
+    def store(sender: str, number: int) -> None:
+        header = Header(
+            run="0" * 64, session="0" * 64, phase="sum", topic="totals", sender=sender, recipient="c", number=number,
+            part=0, last=True, size=0,
+        )  # fmt: skip
+        coordinator._store(header, bytes(900))
+
+    for number in range(5):
+        store("b", number)
+    with pytest.raises(Refused):
+        store("a", 0)
+    assert coordinator.reason == "more than 5,000 bytes wait to be fetched, most of them from b"

@@ -252,9 +252,9 @@ def test_guesses_among_the_filling_points_tell_a_liar_who_has_an_item(
         if link.name != "b":
             return honest(link, items, dummies, filling, source)
         more = [opening.encoded([guess]) for guess in guesses]
-        ids, of_dummies = honest(link, [*items, *more], dummies, filling - len(more), source)
+        ids, of_dummies, points = honest(link, [*items, *more], dummies, filling - len(more), source)
         tried.update(zip(guesses, ids[len(items) :].tolist(), strict=True))
-        return ids[: len(items)], of_dummies
+        return ids[: len(items)], of_dummies, points
 
     monkeypatch.setattr(party_module, "blinded_ids", guessing)
     consortium = Consortium(tmp_path)

@@ -295,12 +295,20 @@ class Coordinator:
                 f"message {header.number} to {header.recipient} where {box.next} is next (replayed or out of order)"
             )
         if self.bytes_waiting + len(message) > MOST_WAITING:
-            raise Refused(f"more than {MOST_WAITING >> 30} GiB wait to be fetched")
+            self.end(f"more than {MOST_WAITING:,} bytes wait to be fetched, most of them from {self._busiest()}")
+            raise Refused("too much waits to be fetched")
         box.waiting.append(message)
         box.newest = digest
         self.bytes_waiting += len(message)
         self.transcript.message("received", header.sender, header.phase, header.topic, header.number, len(message))
         self._wake()
+
+    def _busiest(self) -> str:
+        """Who sent most of what waits: another one may be the one that finds no room."""
+        sizes: dict[str, int] = {}
+        for (sender, _), box in self.boxes.items():
+            sizes[sender] = sizes.get(sender, 0) + sum(map(len, box.waiting))
+        return max(sizes, key=sizes.__getitem__)
 
     async def _give(self, request: Request) -> Response:
         name, sender = self._sender(request), request.path_params["sender"]
@@ -449,20 +457,22 @@ class Coordinator:
         """The texts in the order in which the parties numbered them; null where nobody held the item."""
         parts = opening.parts_for(self.agreement.longest_text)
         vectors: list[list[int]] = []
-        for name, raw in shares.items():
+        for name, sent in shares.items():
             try:
-                elements = masks.from_bytes(raw)
+                elements = masks.from_bytes(sent)
             except ValueError as problem:
                 raise Refused(f"{name} sent what is refused: {problem}") from None
             if len(elements) % (parts + 1) or (vectors and len(elements) != len(vectors[0])):
                 raise Refused(f"{name} opens another number of items than the others")
             vectors.append(elements)
         sums = masks.sum_elements(vectors)
-        texts: list[str | None] = []
+        texts: list[tuple[str, str] | None] = []
         for start in range(0, len(sums), parts + 1):
             try:
-                raw_text = opening.opened(sums[start : start + parts + 1])
-                texts.append(None if raw_text is None else raw_text.decode())
+                raw = opening.opened(sums[start : start + parts + 1])
+                texts.append(
+                    None if raw is None else (raw[: opening.TAG_BYTES].hex(), raw[opening.TAG_BYTES :].decode())
+                )
             except ValueError:
                 raise Refused("an opened item is not one text: a party sent a wrong share") from None
         return json.dumps(texts, ensure_ascii=False).encode()

@@ -31,6 +31,7 @@ from searchveil.publish.release import Release
 if TYPE_CHECKING:
     from searchveil.privacy.ledger import Entry, Ledger
 
+LONGEST_FACT = 400  # characters of what a party says that its reading takes as public: all records have it
 LONGEST_ABOUT = 20_000  # bytes in which a party says what its log is about
 
 
@@ -205,7 +206,10 @@ class Member(ABC):
                     f"{other} cuts queries into words with {printable(str(about['words']))}, and {self.link.name} with "
                     f"{self.plan.words}; install the same icu4py"
                 )
-            return {"unit": str(about["unit"]), "public": [printable(str(fact)) for fact in about["public"]]}
+            return {
+                "unit": str(about["unit"]),
+                "public": [printable(str(fact))[:LONGEST_FACT] for fact in about["public"]],
+            }
         except (ValueError, KeyError, TypeError):
             raise Refused(f"{other} does not say what its log is about") from None
 

@@ -1,11 +1,13 @@
 """Opening an item whose noisy total passed: the coordinator learns its text, and not who or how many held it.
 
-Each holder of an item sends (R, R·x₁, …, R·x_k) with a random R of its own and the text x in k parts; the others send
-zeros; all of it masked. The coordinator sees the sums alone: ΣR is uniform, and the ratios are x₁, …, x_k. Every text
-has the same number of parts, so that its length does not show before it is opened.
+Each holder of an item sends (R, R·x₁, …, R·x_k) with a random R of its own and the text x in k parts, before it a tag
+under the key that the parties share: the coordinator cannot make up a text, neither of an item that somebody holds nor
+of an id that nobody does. The others send zeros; all of it masked. The coordinator sees the sums alone: ΣR is uniform,
+and the ratios are x₁, …, x_k. Every text has the same number of parts, so its length does not show before it is opened.
 """
 
 import hashlib
+import hmac
 import json
 import secrets
 from collections.abc import Sequence
@@ -15,6 +17,7 @@ from searchveil.crypto.masks import FIELD
 
 PART_BYTES = 31  # fits below 2^255 − 19
 CHECK_BYTES = 8  # of a digest, by which a text that two parties do not agree on is found out
+TAG_BYTES = 16
 _LENGTH_BYTES = 2
 
 
@@ -35,7 +38,12 @@ def decoded(raw: bytes, columns: int) -> list[str]:
 
 def parts_for(longest: int) -> int:
     """Into how many elements a text of at most so many bytes is cut."""
-    return -(-(longest + _LENGTH_BYTES + CHECK_BYTES) // PART_BYTES)
+    return -(-(longest + _LENGTH_BYTES + CHECK_BYTES + TAG_BYTES) // PART_BYTES)
+
+
+def tag_of(group_key: bytes, blinded: bytes, text: bytes) -> bytes:
+    """That a party says this text of this id."""
+    return hmac.digest(group_key, b"opened\x00" + blinded + text, "sha256")[:TAG_BYTES]
 
 
 def elements_of(raw: bytes, parts: int) -> list[int]:

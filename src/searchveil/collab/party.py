@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from searchveil.collab import opening
 from searchveil.collab.agreement import RunFile
-from searchveil.collab.coordinator import ID_BYTES, MOST_WAITING, check_ids
+from searchveil.collab.coordinator import ID_BYTES, check_ids
 from searchveil.collab.histogram import Histogram, local_histogram
 from searchveil.collab.identity import Identity
 from searchveil.collab.joint import JointSettings, padding_of, paid_for, plan_for, sampler_of, share_of
@@ -71,9 +71,9 @@ class Party(Member):
         histogram = local_histogram(self.log, self.agreement, self.source)
         self._phase("blind", f"blinding {self.item.plural} with {len(self.link.others)} other parties")
         dummies, filling = self.noise.dummies(self.source), self.noise.dummies(self.source)
-        ids, dummy_ids = blinded_ids(self.link, histogram.items, dummies, filling, self.source)
+        ids, dummy_ids, most = blinded_ids(self.link, histogram.items, dummies, filling, self.source)
         self._phase("universe", "uniting the blinded ids")
-        union = self._unite(ids, dummy_ids)
+        union = self._unite(ids, dummy_ids, most)
         self._phase("sum", f"adding up {len(union):,} noisy counts")
         totals = self._sum(union, ids, histogram)
         self._phase("open", "opening the items that passed")
@@ -93,11 +93,12 @@ class Party(Member):
         self._sealing = private, {self.link.name: public, **{other: raw[32:] for other, raw in theirs.items()}}
         return hashlib.sha256(b"".join(shares[name] for name in self.agreement.names)).digest()
 
-    def _unite(self, ids: Ids, dummies: Ids) -> Ids:
+    def _unite(self, ids: Ids, dummies: Ids, most: int) -> Ids:
+        """The ids of all parties, which are no more than the points that went around."""
         mine = np.unique(np.concatenate([ids, dummies]))
         coordinator = self.agreement.coordinator.name
         self.link.send(coordinator, "universe", "ids", mine.tobytes())
-        raw = self.link.receive(coordinator, "universe", "union", most=MOST_WAITING)
+        raw = self.link.receive(coordinator, "universe", "union", most=ID_BYTES * most)
         try:
             check_ids(raw)
         except ValueError as problem:
@@ -140,13 +141,18 @@ class Party(Member):
         parts = opening.parts_for(self.agreement.longest_text)
         elements: list[int] = []
         for i in order:
-            elements += opening.nothing(parts) if held[i] is None else opening.elements_of(held[i] or b"", parts)
+            mine, blinded = held[i], wanted[i].ljust(ID_BYTES, b"\x00")
+            if mine is None:
+                elements += opening.nothing(parts)
+            else:
+                elements += opening.elements_of(opening.tag_of(group_key, blinded, mine) + mine, parts)
         place = self.agreement.names.index(self.link.name)
         masked = masks.mask_elements(elements, place, self.link.mask_keys(), f"open {self.link.session}".encode())
         coordinator = self.agreement.coordinator.name
         self.link.send(coordinator, "open", "shares", masks.to_bytes(masked))
-        most = 100 + len(order) * (10 + 6 * self.agreement.longest_text)
-        texts = self._texts(self.link.receive(coordinator, "open", "texts", most=most), len(order))
+        most = 100 + len(order) * (50 + 6 * self.agreement.longest_text)
+        ids_in_order = [wanted[i].ljust(ID_BYTES, b"\x00") for i in order]
+        texts = self._texts(self.link.receive(coordinator, "open", "texts", most=most), ids_in_order, group_key)
         return self._rows(texts, [held[i] for i in order], totals[passed[order]] if order else totals[:0])
 
     def _held(self, wanted: Ids, ids: Ids, histogram: Histogram) -> list[bytes | None]:
@@ -159,23 +165,30 @@ class Party(Member):
             held.append(histogram.items[mine] if mine >= 0 and ids[mine] == one else None)
         return held
 
-    def _texts(self, raw: bytes, expected: int) -> list[str | None]:
+    def _texts(self, raw: bytes, ids: Sequence[bytes], group_key: bytes) -> list[bytes | None]:
+        """What was opened, if a party said it: of an id that nobody holds the coordinator could say anything."""
         try:
-            texts = read_json(raw)
+            opened = read_json(raw)
         except ValueError:
-            texts = None
-        if not isinstance(texts, list) or len(texts) != expected:
+            opened = None
+        if not isinstance(opened, list) or len(opened) != len(ids):
             raise Refused("the coordinator opened another number of items")
-        if not all(text is None or isinstance(text, str) for text in texts):
-            raise Refused("the coordinator opened what is no text")
+        texts: list[bytes | None] = []
+        try:
+            for one, blinded in zip(opened, ids, strict=True):
+                tag, text = (b"", None) if one is None else (bytes.fromhex(one[0]), one[1].encode())
+                if text is not None and not hmac.compare_digest(tag, opening.tag_of(group_key, blinded, text)):
+                    raise Refused("the coordinator opened a text that no party sent")
+                texts.append(text)
+        except (ValueError, TypeError, LookupError, AttributeError):
+            raise Refused("the coordinator opened what is no text") from None
         return texts
 
     def _rows(
-        self, texts: Sequence[str | None], held: Sequence[bytes | None], totals: Integers
+        self, texts: Sequence[bytes | None], held: Sequence[bytes | None], totals: Integers
     ) -> list[tuple[list[str], int]]:
         rows = []
-        for text, mine, total in zip(texts, held, totals.tolist(), strict=True):
-            raw = None if text is None else text.encode(errors="surrogatepass")
+        for raw, mine, total in zip(texts, held, totals.tolist(), strict=True):
             if mine is not None and raw != mine:
                 raise Refused("an opened item is not the one that this party holds: a party sent a wrong share")
             if raw is not None:

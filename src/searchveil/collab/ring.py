@@ -21,8 +21,8 @@ TAG = b"HashToGroup-searchveil-collab-V1-ristretto255-SHA512"
 Ids = npt.NDArray[np.bytes_]  # of 16 bytes each
 
 
-def blinded_ids(link: Link, items: list[bytes], dummies: int, filling: int, source: Source) -> tuple[Ids, Ids]:
-    """The ids of the items, in their order, and those of the dummies.
+def blinded_ids(link: Link, items: list[bytes], dummies: int, filling: int, source: Source) -> tuple[Ids, Ids, int]:
+    """The ids of the items, in their order, those of the dummies, and how many points of all parties went around.
 
     `filling` further points go around the ring and are dropped: they hide how many of the items others have as well.
     """
@@ -32,8 +32,9 @@ def blinded_ids(link: Link, items: list[bytes], dummies: int, filling: int, sour
     key, rho = ristretto255.random_scalar(), ristretto255.random_scalar()
     order = source.order(len(items) + dummies + filling)
     _send_own(link, after, items, order, rho)
+    everybody = len(order)
     for distance in range(1, len(names)):
-        _pass_on(link, before, after, owner=names[place - distance], key=key)
+        everybody += _pass_on(link, before, after, owner=names[place - distance], key=key)
     last = ristretto255.product(ristretto255.inverse(rho), key)
     ids = _receive_own(link, before, last, len(order))
     unshuffled = np.empty_like(ids)
@@ -41,7 +42,7 @@ def blinded_ids(link: Link, items: list[bytes], dummies: int, filling: int, sour
     wanted = unshuffled[: len(items) + dummies]
     if len(np.unique(wanted)) < len(wanted):
         raise Refused("the ring made two items one: a party multiplied them by different numbers")
-    return wanted[: len(items)], wanted[len(items) :]
+    return wanted[: len(items)], wanted[len(items) :], everybody
 
 
 def _send_own(link: Link, after: str, items: list[bytes], order: npt.NDArray[np.int64], rho: bytes) -> None:
@@ -59,13 +60,15 @@ def _send_own(link: Link, after: str, items: list[bytes], order: npt.NDArray[np.
         link.bar("blinding its own items", min(len(order), (part + 1) * per_part), len(order))
 
 
-def _pass_on(link: Link, before: str, after: str, *, owner: str, key: bytes) -> None:
+def _pass_on(link: Link, before: str, after: str, *, owner: str, key: bytes) -> int:
+    """How many points of this owner passed."""
     passed = 0
     for part, (points, last) in enumerate(link.parts(before, "blind", owner)):
         passed += len(points)
         if passed > MOST_OF_A_PARTY:
             raise Refused(f"{before} passed on more than {MOST_OF_A_PARTY:,} bytes of points of {owner}")
         link.send_part(after, "blind", owner, _multiplied(key, points, before), part, last=last)
+    return passed // POINT_BYTES
 
 
 def _receive_own(link: Link, before: str, scalar: bytes, expected: int) -> Ids:
