@@ -15,3 +15,12 @@ def test_tables_staged_inside_are_gone_and_others_stay(duckdb_engine: Engine) ->
     assert duckdb_engine.value(later["a"].sum()) == 1
     with pytest.raises(Exception, match="does not exist"):
         duckdb_engine.fetch(inside)
+
+
+def test_one_table_is_given_back(duckdb_engine: Engine) -> None:
+    first = duckdb_engine.stage(ibis.memtable({"a": [1]}))
+    second = duckdb_engine.stage(first.mutate(b=first["a"] + 1))
+    duckdb_engine.forget(first)
+    assert duckdb_engine.value(second["b"].sum()) == 2
+    with pytest.raises(Exception, match="does not exist"):
+        duckdb_engine.fetch(first)

@@ -39,6 +39,9 @@ class Engine(ABC):
     def stage(self, table: ir.Table) -> ir.Table:
         """Compute once and keep inside the engine (spilling to disk where needed), for tables that are read again."""
 
+    def forget(self, staged: ir.Table) -> None:  # noqa: B027
+        """A table that was staged is not used any more, so an engine may free its memory."""
+
     def number(self, table: ir.Table, name: str, by: Sequence[str]) -> ir.Table:
         """Number the rows from 0 on, without gaps, and keep the table. No two rows may agree in the columns `by`.
 

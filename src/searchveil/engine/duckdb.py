@@ -94,6 +94,9 @@ class DuckDBEngine(Engine):
     def stage(self, table: ir.Table) -> ir.Table:
         return self.connection.create_table(f"staged_{next(self._staged)}", table, temp=True)
 
+    def forget(self, staged: ir.Table) -> None:
+        self.sql(f"drop table temp.{staged.op().name}")
+
     def number(self, table: ir.Table, name: str, by: Sequence[str]) -> ir.Table:
         """What is staged here is never computed again: any order will do, and sorting is saved."""
         return self.stage(table.mutate(**{name: ibis.row_number()}))

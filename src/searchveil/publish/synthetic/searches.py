@@ -61,7 +61,9 @@ def rows_of(log: SearchLog, period: Period | None, seed: int) -> ir.Table:
         if "rank" in table.columns:
             columns["rank"] = normal["rank"].cast("int64")
     staged = engine.stage(normal.select(**columns))
-    return engine.stage(staged.mutate(_hash=engine.fast_hash([staged["query"]], seed)))
+    hashed = engine.stage(staged.mutate(_hash=engine.fast_hash([staged["query"]], seed)))
+    engine.forget(staged)
+    return hashed
 
 
 @dataclass(frozen=True, eq=False)
@@ -74,7 +76,7 @@ class Searches:
     @classmethod
     def of(cls, rows: ir.Table, queries: Sequence[str], engine: Engine) -> "Searches":
         numbered = engine.load(
-            pa.table({"query": pa.array(queries, pa.string()), "_number": pa.array(range(len(queries)), pa.int64())})
+            pa.table({"query": pa.array(queries, pa.string()), "_number": pa.array(range(len(queries)), pa.int32())})
         )
         joined = rows.left_join(numbered, "query")
         columns = [name for name in rows.columns if name != "query"]
@@ -95,14 +97,17 @@ class Searches:
 
     @cached_property
     def table(self) -> ir.Table:
-        """A row for each search: user, session, named, clicks, state and move; with times at and gap."""
+        """A row for each search: user, session, named, clicks, state and move; with times at and gap.
+
+        Half of a release's memory is here: numbers are as short as they may be, and no table stays longer than needed.
+        """
         rows = self.rows
-        clicks = rows["url"].count().cast("int64") if self.clicked else ibis.literal(0, "int64")
+        clicks = rows["url"].count().cast("int32") if self.clicked else ibis.literal(0, "int32")
         if self.timed:  # a search with several clicks is several rows of one time
             each = rows.group_by(["user", "at", "_hash"]).agg(named=rows["named"].max(), clicks=clicks)
             order = ["at", "_hash"]
         else:
-            one = rows["url"].notnull().cast("int64") if self.clicked else ibis.literal(0, "int64")
+            one = rows["url"].notnull().cast("int32") if self.clicked else ibis.literal(0, "int32")
             each = rows.select("user", "_hash", "named", clicks=one, at=ibis.literal(0, "int64"))
             # All windows below must see one order. Searches for the same query have equal keys, and two sorts may
             # place them differently: so they are numbered once. Those that still tie here are equal rows.
@@ -111,18 +116,19 @@ class Searches:
             order = ["_number"]
         in_order = ibis.window(group_by="user", order_by=order)
         of_query = ibis.window(group_by=["user", "_hash"], order_by=order)
+        before = {name: each[name].lag().over(in_order) for name in ("at", "_hash", "named")}
         placed = each.mutate(
-            _before=each["at"].lag().over(in_order),
-            _last=each["_hash"].lag().over(in_order),
-            _named=each["named"].lag().over(in_order),
-            _times=ibis.row_number().over(of_query),
+            _before=before["at"],
+            _same=each["_hash"] == before["_hash"],
+            _named=before["named"],
+            _again=ibis.row_number().over(of_query) > 0,
         )
         staged = self.engine.stage(placed)
         starts = staged["_before"].isnull() | (staged["at"] - staged["_before"] > GAP_SECONDS)
         state = ibis.cases((staged["_before"].isnull(), 0), (starts, 1), (staged["_named"] >= 0, 2), else_=3)
-        again = (staged["_times"] > 0).fill_null(False)
+        again = staged["_again"]
         move = ibis.cases(
-            (~starts & (staged["_hash"] == staged["_last"]), 0),
+            (~starts & staged["_same"], 0),
             (again & (staged["named"] >= 0), 1),
             (again, 2),
             (staged["named"] >= 0, 3),
@@ -130,21 +136,23 @@ class Searches:
         )
         until_now = ibis.cumulative_window(group_by="user", order_by=order)
         marked = staged.mutate(
-            _starts=starts.cast("int64"),
-            state=state.cast("int64"),
-            move=move.cast("int64"),
-            gap=ibis.ifelse(starts, ibis.null("int64"), staged["at"] - staged["_before"]),
+            _starts=starts.cast("int32"),
+            state=state.cast("int32"),
+            move=move.cast("int32"),
+            gap=ibis.ifelse(starts, ibis.null("int64"), staged["at"] - staged["_before"]).cast("int32"),
         )
-        numbered = marked.mutate(session=marked["_starts"].sum().over(until_now).cast("int64"))
+        numbered = marked.mutate(session=marked["_starts"].sum().over(until_now).cast("int32"))
         kept = ("user", "at", "session", "named", "clicks", "state", "move", "gap", "_named")
         searches = self.engine.stage(numbered.select(*kept))
-        classes = self.classes_of(searches)
-        return self.engine.stage(searches.join(classes, "user"))
+        self.engine.forget(staged)
+        classified = self.engine.stage(searches.join(self.classes_of(searches), "user"))
+        self.engine.forget(searches)
+        return classified
 
     @staticmethod
     def classes_of(searches: ir.Table) -> ir.Table:
         sessions = searches.group_by("user").agg(sessions=searches["session"].max())
-        return sessions.mutate(group=place_in(sessions["sessions"], CLASSES))
+        return sessions.mutate(group=place_in(sessions["sessions"], CLASSES).cast("int32"))
 
     @cached_property
     def sessions(self) -> ir.Table:

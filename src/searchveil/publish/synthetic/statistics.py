@@ -77,14 +77,17 @@ class Measuring:
         return cls(log, period, budget, source, progress, budget.account())
 
     def statistics(self) -> Statistics:
+        engine = self.log.engine
         self.progress("reading searches")
         rows = rows_of(self.log, self.period, self.source.seed())
         queries = [str(text) for (text,) in self.named("queries", rows.select("user", "query"), ("query",))]
         self.progress("searches in their order")
-        searches = Searches.of(rows, queries, self.log.engine)
-        self._of_searches(searches, len(queries))
-        pairs, urls = self._of_clicks(searches, len(queries)) if searches.clicked else ([], [])
-        transitions = self._of_transitions(searches) if searches.timed else []
+        searches = Searches.of(rows, queries, engine)
+        engine.forget(rows)
+        with engine.forgetting_staged():
+            self._of_searches(searches, len(queries))
+            pairs, urls = self._of_clicks(searches, len(queries)) if searches.clicked else ([], [])
+            transitions = self._of_transitions(searches) if searches.timed else []
         words, bigrams = self._of_texts(searches)
         deviation = {name: self.budget.deviation(name) for name in self.noisy}
         return Statistics(
@@ -106,16 +109,17 @@ class Measuring:
         table = held if "query" in held.columns else held.mutate(query=ibis.literal(""))  # a log has queries
         log = SearchLog(table, self.log.engine, AS_TYPED)
         where = HeldInMemory if self.log.engine.in_process else HeldInEngine
-        holding = where.of(log, Item(domain, columns, lambda _: held), None, CANDIDATES[domain], self.source)
-        found = holding.select(
-            policy=self.budget.policy,
-            threshold=self.budget.thresholds[domain],
-            sigma=self.budget.set_sigma(domain),
-            account=self.account,
-            share=share_of(domain),
-            source=self.source,
-        )
-        texts = holding.texts(found)
+        with self.log.engine.forgetting_staged():
+            holding = where.of(log, Item(domain, columns, lambda _: held), None, CANDIDATES[domain], self.source)
+            found = holding.select(
+                policy=self.budget.policy,
+                threshold=self.budget.thresholds[domain],
+                sigma=self.budget.set_sigma(domain),
+                account=self.account,
+                share=share_of(domain),
+                source=self.source,
+            )
+            texts = holding.texts(found)
         return sorted(zip(*(map(str, texts[column].to_pylist()) for column in columns), strict=True))
 
     def histogram(self, statistic: str, cells: ir.Table, size: int) -> Floats:
@@ -123,6 +127,7 @@ class Measuring:
         amounts = self.log.engine.stage(cells.group_by(["user", "_place"]).agg(_amount=cells.count().cast("int64")))
         squared, percent = self.budget.squared_length(statistic), CONCENTRATED.get(statistic, 0)
         totals = scaled_totals(amounts, size, squared, self.log.engine, percent)
+        self.log.engine.forget(amounts)
         return self.measured(statistic, totals)
 
     def measured(self, statistic: str, totals: Integers) -> Floats:
