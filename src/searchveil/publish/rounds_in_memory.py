@@ -75,10 +75,10 @@ class Texts:
     def of(self, items: Words) -> pa.Table:
         """The items' texts, in this order."""
         place = pc.index_in(pa.array(self.numbers), value_set=pa.array(items))
-        rows = np.flatnonzero(place.is_valid().to_numpy(zero_copy_only=False))
-        if len(rows) != len(items):
+        found = self.table.filter(place.is_valid())  # taking rows by number would copy the whole table first
+        if len(found) != len(items):
             raise AssertionError("the log changed while it was read")
-        return self.table.take(rows[np.argsort(place.drop_null().to_numpy())])
+        return found.take(np.argsort(place.drop_null().to_numpy()))
 
 
 def gather(log: SearchLog, item: Item, pool: QueryPool | None) -> tuple[Texts, Words, Holdings]:
@@ -193,8 +193,8 @@ def _holdings(pairs: list[Words], bits: int) -> tuple[Words, Holdings]:
     places = [(span, start) for span in spans for start in range(0, max(1, len(span)), PART)]
     users, firsts, numbers = zip(*on_all_cores(look, places), strict=True)
     starts = np.cumsum([0, *map(len, users)])
-    ends = [first + start for first, start in zip(firsts, starts[:-1], strict=True)]
-    degrees = np.diff(joined(ends, np.int64), append=starts[-1])
+    bounds = [first + start for first, start in zip(firsts, starts[:-1], strict=True)]
+    degrees = np.diff(joined([*bounds, starts[-1:]], np.int64))
     return joined(numbers, np.uint64), Holdings(joined(users, np.int32), degrees)
 
 
