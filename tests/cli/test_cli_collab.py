@@ -22,6 +22,7 @@ def test_a_simulation_as_scripts_ask_for_it(tmp_path: Path) -> None:
     assert release.table.num_rows == said["rows"]
     assert release.guarantee.trust == "parties"
     assert (release.guarantee.epsilon, release.guarantee.delta) == (5.0, 1e-4)
+    assert succeed(tmp_path, "verify", "joint").code == 0
     assert next(one["who"] for one in release.plan.parameters["holds_for"]) == "outsiders"
     assert not list((tmp_path / "scratch").iterdir())
 
