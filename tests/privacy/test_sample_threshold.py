@@ -100,3 +100,10 @@ def test_the_coin_is_never_likelier_than_asked_for() -> None:
     for p in (0.1, 0.3, 1e-3):
         assert 0 <= p - st.coin(p) < 2.0**-63
     assert st.sample_threshold_delta(5.0, 0.1, 1) >= 0.1  # one user's item shows with p
+
+
+@pytest.mark.slow
+def test_what_takes_long_to_work_out_is_bounded_by_a_smaller_threshold() -> None:
+    """δ falls with τ; where that says nothing either, nothing is promised."""
+    assert st.sample_threshold_delta(0.06, 0.05, 100) == st.sample_threshold_delta(0.06, 0.05, 25) < 1e-5
+    assert st.sample_threshold_delta(1e-8, 1e-9, 2_000) == 1.0

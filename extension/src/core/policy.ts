@@ -15,7 +15,6 @@ const MOST_THRESHOLD = 2000;
 const STEP = 0.005;
 const LARGEST_LOSS = 12;
 const MOST_NUMBERS = 300;
-const MOST_LOOKED_AT = 600;
 
 export interface Policy {
   readonly name: (typeof NAMES)[number];
@@ -88,7 +87,10 @@ function someOf(chance: number, times: number): number {
 export function sampleThresholdDelta(epsilon: number, p: number, threshold: number, perUser: number): number {
   if (perUser * Math.log1p(-p) < -epsilon) return 1;
   const chances = binomials(p);
-  if (perUser === 1 && lastCount(epsilon, p, threshold) > threshold + MOST_LOOKED_AT) return 1;
+  while (perUser === 1 && lastCount(epsilon, p, threshold) > threshold + MOST_NUMBERS) {
+    threshold = Math.floor(threshold / 2); // δ falls with τ
+    if (threshold === 0) return 1;
+  }
   if (perUser === 1) return Math.min(1, MORE * largestDivergence(epsilon, p, threshold, chances));
   return composed(epsilon, p, threshold, perUser, chances);
 }

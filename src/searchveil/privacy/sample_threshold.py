@@ -22,8 +22,7 @@ STEP = 0.005  # of the grid of privacy losses, for several items
 LARGEST_LOSS = 12.0  # losses above count as unbounded
 LARGEST_THRESHOLD = 2_000
 MOST_ITEMS = 20
-MOST_NUMBERS = 300  # of users to look at for one loss
-MOST_LOOKED_AT = 600  # numbers of users beyond τ: a member's machine works out the promise of every job
+MOST_NUMBERS = 300  # of users beyond τ to look at: a member's machine works out the promise of every job
 _MORE, _AND_MORE = 1 + 1e-6, 1e-13  # far above what floating-point numbers can be off, far below any δ asked for
 
 
@@ -38,16 +37,19 @@ def smallest_epsilon(p: float, per_user: int) -> float:
 
 
 def sample_threshold_delta(epsilon: float, p: float, threshold: int, per_user: int = 1) -> float:
-    """δ of publishing all counts of at least `threshold` users. 1 where ε is too small for any, or p and ε so small
-    that working it out would take too long.
+    """δ of publishing all counts of at least `threshold` users, or what is above it where that takes long to work out.
+
+    1 where ε is too small for any, or p and ε are so small that nothing can be said soon.
     """
     _check(p, threshold, per_user)
     threshold = min(threshold, LARGEST_THRESHOLD)  # δ falls with τ
     if not _ratio_is_bounded(epsilon, p, per_user):
         return 1.0
     if per_user == 1:
-        if _last_count(epsilon, p, threshold) > threshold + MOST_LOOKED_AT:
-            return 1.0
+        while _last_count(epsilon, p, threshold) > threshold + MOST_NUMBERS:
+            threshold //= 2  # δ falls with τ
+            if threshold == 0:
+                return 1.0
         return _exactly_one(epsilon, p, threshold)
     return _composed(epsilon, p, threshold, per_user)
 
