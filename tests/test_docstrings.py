@@ -10,7 +10,10 @@ import pytest
 
 import searchveil as sv
 
-NOUNS = [name for name in sv.__all__ if name != "__version__"]
+SLOW = ("audit",)
+NOUNS = [
+    pytest.param(name, marks=pytest.mark.slow if name in SLOW else ()) for name in sv.__all__ if name != "__version__"
+]
 
 
 @pytest.fixture(scope="module")

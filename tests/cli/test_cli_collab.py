@@ -37,6 +37,7 @@ def test_what_everybody_searched_comes_out_of_a_joint_release(tmp_path: Path) ->
     assert all(abs(count - 30) < 10 for count in counts if count is not None)
 
 
+@pytest.mark.slow
 def test_paper_mode_warns_on_screen_and_in_the_record(tmp_path: Path) -> None:
     rows = [f"{user}\t{query}\t{query}.example" for user in range(12) for query in ("news", "weather")]
     (tmp_path / "log.tsv").write_text("\n".join(["user\tquery\turl", *rows]) + "\n")

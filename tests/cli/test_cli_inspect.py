@@ -3,6 +3,7 @@
 from pathlib import Path
 from typing import Any
 
+import pytest
 from commandline import assert_refused, demo_log, run, succeed
 
 AOL = (
@@ -50,6 +51,7 @@ def test_people_read_the_same_figures_and_a_warning(tmp_path: Path) -> None:
         assert shown[name].replace(",", "") == str(figures[name])
 
 
+@pytest.mark.slow
 def test_bad_rows_are_told_with_their_lines(tmp_path: Path) -> None:
     (tmp_path / "log.tsv").write_text(AOL + "3\ttwo columns\n4\tnews\tnot a time\t\t\n", encoding="utf-8")
     outcome = run(tmp_path, "inspect", "log.tsv")

@@ -55,6 +55,7 @@ def test_verify_ends_with_1_if_something_was_changed(tmp_path: Path) -> None:
     assert_refused(run(tmp_path, "verify", "."), "no release folder")
 
 
+@pytest.mark.slow
 def test_compare_tries_the_methods_at_one_promise_and_publishes_nothing(tmp_path: Path) -> None:
     how = ("compare", demo_log(), "--epsilon", "20", "--delta", "1e-3", "--methods", "weighted,zealous,k-query")
     before = {path.name for path in tmp_path.iterdir()}
@@ -116,6 +117,7 @@ def test_compare_says_what_to_type_for_a_method_that_does_not_apply(tmp_path: Pa
     assert_refused(run(tmp_path, *how, "--from", "2024-03-01"), "a period has two ends", "--to")
 
 
+@pytest.mark.slow
 def test_compare_says_what_is_best_and_replaces_only_its_own_page(tmp_path: Path) -> None:
     how = ("compare", crowd_log(tmp_path, users=9), "--epsilon", "100", "--delta", "1e-6", "--methods", "zealous")
     shown = succeed(tmp_path, *how, "--applications", "none").out
@@ -149,6 +151,7 @@ def test_inspect_says_how_it_read_and_nothing_that_is_not_there(tmp_path: Path) 
     assert (told["format"], told["column_names"]) == ("csv", {"user": "Visitor ID", "query": "Search Term"})
 
 
+@pytest.mark.slow
 def test_the_ledger_says_what_is_left(tmp_path: Path) -> None:
     ledger = new_ledger(tmp_path, 1.5, 1e-5)
     assert "left    ε ≤ 1.5, δ ≤ 1e-05\n" in succeed(tmp_path, "ledger", ledger).out

@@ -128,6 +128,7 @@ def test_what_to_expect_under_a_public_guess(tmp_path: Path) -> None:
     assert f"about {few['expected_rows']:,.0f} items" in told
 
 
+@pytest.mark.slow
 def test_a_log_of_few_items_per_user_is_told_which_method_to_take(tmp_path: Path) -> None:
     guess = "users=20000,items=300000,exponent=1,tail=1,alone=0,held=2,spread=0.5"
     asked = ("--epsilon", "1", "--delta", "1e-6", "--assume", guess)

@@ -161,6 +161,7 @@ def test_an_empty_release_advises_what_the_method_has(tmp_path: Path, method: tu
     assert f"nothing was common enough to be published. {ways}" in told
 
 
+@pytest.mark.slow
 def test_bad_rows_are_told_to_the_publisher_and_kept_from_the_readers(tmp_path: Path) -> None:
     log = crowd_log(tmp_path)
     log.write_text(log.read_text(encoding="utf-8") + "1,too,many\n", encoding="utf-8")

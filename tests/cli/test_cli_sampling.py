@@ -66,6 +66,7 @@ def test_the_rates_are_in_the_folder_and_every_reader_of_folders_accepts_them(
     done(searchveil("export", "out", "--layout", "click-graph", "--out", "graph"))
 
 
+@pytest.mark.slow
 def test_individual_rates_are_the_default_and_a_ledger_pays_for_them(
     searchveil: Any, log_file: Path, tmp_path: Path
 ) -> None:

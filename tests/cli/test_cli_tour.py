@@ -4,6 +4,7 @@ import re
 from pathlib import Path
 
 import pyarrow.parquet as pq
+import pytest
 from commandline import assert_refused, run, succeed
 
 SMALL = ("tour", "--users", "300", "--epsilon", "30", "--delta", "1e-3")
@@ -37,6 +38,7 @@ def test_the_story_fits_a_screen_and_is_true(tmp_path: Path) -> None:
         succeed(tmp_path, *command.split())
 
 
+@pytest.mark.slow
 def test_an_earlier_tour_is_replaced_and_nothing_else(tmp_path: Path) -> None:
     (tmp_path / "mine").mkdir()
     assert_refused(run(tmp_path, *SMALL, "--out", "mine"), "mine exists and is no earlier tour", "--out")
@@ -44,6 +46,7 @@ def test_an_earlier_tour_is_replaced_and_nothing_else(tmp_path: Path) -> None:
     succeed(tmp_path, *SMALL, "--out", "again")
 
 
+@pytest.mark.slow
 def test_a_tour_that_is_refused_leaves_the_earlier_one(tmp_path: Path) -> None:
     told = succeed(tmp_path, *SMALL[:3], "--epsilon", "1000", "--delta", "1e-3").out
     assert "by a factor of e^1000 at most" in told, "no float holds it"

@@ -362,6 +362,7 @@ def test_a_clock_that_is_an_hour_off(off: str, tmp_path: Path) -> None:
     assert (tmp_path / "out-a" / "data.parquet").read_bytes() == (tmp_path / "out-b" / "data.parquet").read_bytes()
 
 
+@pytest.mark.slow
 def test_no_share_of_noise_is_used_twice(tmp_path: Path) -> None:
     """A run that ended after the sum, and another one of the same parties: all shares are drawn anew."""
     drawn: list[bytes] = []

@@ -124,6 +124,7 @@ def test_draws_come_back_to_the_pairs_they_were_computed_for(ran: PaperRun) -> N
     assert ran.outcome.draws.tolist() == [draws[i] for i in at]
 
 
+@pytest.mark.slow
 def test_a_solver_that_answers_too_much_exposes_nobody(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every party judges its own users, exactly: P0 is not trusted with the condition."""
 
@@ -150,6 +151,7 @@ def many_clicks(users: int, pairs: int, seed: int) -> ClickCounts:
     return ClickCounts(sparse.csr_array(matrix.astype(np.int64)))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("goal", get_args(Goal))
 @pytest.mark.parametrize("seed", range(3))
 def test_the_solver_knows_every_objective_of_the_optimiser(goal: Goal, seed: int) -> None:
@@ -233,6 +235,7 @@ def test_no_shared_pair_is_an_empty_output() -> None:
     assert (outcome.pairs, outcome.rows, outcome.users) == ([], [], 0)
 
 
+@pytest.mark.slow
 def test_a_party_without_clicks_takes_part() -> None:
     clicks = {name: LocalClicks.of(search_log(LOGS[name])) for name in "ab"}
     nothing = LocalClicks([], sparse.csr_array((0, 0), dtype=np.int64))

@@ -66,6 +66,7 @@ def test_dp_a_counts_what_one_user_may_heap_on_one_artifact() -> None:
     assert replace(policy, threshold=policy.threshold - 1).exact_delta() > 1e-6
 
 
+@pytest.mark.slow
 def test_st_u_takes_the_smallest_threshold_and_allows_for_liars() -> None:
     assert make_policy("ST_u", epsilon=1, delta=1e-6).k == 8
     assert make_policy("ST_u", epsilon=1, delta=1e-6, p=0.2, per_user=3).k == 13

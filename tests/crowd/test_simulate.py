@@ -157,6 +157,7 @@ def test_nothing_is_left_in_the_folder_for_temporary_files(tmp_path: Path) -> No
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_an_engine_that_keeps_no_order_is_refused(tmp_path: Path) -> None:
     (tmp_path / "log.tsv").write_text("user\tquery\nann\train\n")
     line = ["crowd", "simulate", str(tmp_path / "log.tsv"), "--engine", "spark", "--policy", "FT_u"]

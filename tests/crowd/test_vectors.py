@@ -27,6 +27,7 @@ def test_the_file_for_clients_is_what_this_code_makes() -> None:
     assert make_client.FILE.read_text() == make_client.as_text(), "python tests/vectors/make_client.py"
 
 
+@pytest.mark.slow
 def test_what_clients_must_refuse_is_refused_here() -> None:
     vectors = json.loads(make_client.FILE.read_text())
     signer = bytes.fromhex(vectors["signer"])

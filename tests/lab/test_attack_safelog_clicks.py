@@ -29,6 +29,7 @@ def test_the_papers_release_is_distinguished_far_beyond_its_epsilon(attack: Clic
     assert paper.refuted
 
 
+@pytest.mark.slow
 def test_ours_with_the_same_epsilon_is_not(attack: ClickAttack) -> None:
     paper, ours = attack.outcomes
     assert ours.claimed_epsilon == pytest.approx(paper.claimed_epsilon)

@@ -115,6 +115,7 @@ def test_every_method(log: SearchLog, name: str) -> None:
     assert all(0 <= share <= 1 for point in charts["frequency"] for share in point)
 
 
+@pytest.mark.slow
 def test_the_log_itself_as_a_release_loses_nothing(log: SearchLog) -> None:
     """A release that holds every query with its count: what any measure calls perfect."""
     queries = log.engine.fetch(View.of_log(log).tables["query"])

@@ -113,6 +113,7 @@ def test_it_is_released_and_evaluated(registered: None, engine: Engine, mechanis
     assert found.skipped["ad-hoc-search"] == "the release has no clicks"
 
 
+@pytest.mark.slow
 def test_its_folder_says_the_same_and_the_report_has_its_words(
     registered: None, duckdb_engine: Engine, tmp_path: Path
 ) -> None:

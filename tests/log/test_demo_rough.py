@@ -46,6 +46,7 @@ def test_the_rows_of_a_submission_change_together(folder: Path) -> None:
     assert not any("-" in queries and len(queries) > 1 for queries in of.values())
 
 
+@pytest.mark.slow
 def test_one_address_has_a_sixth_of_the_rows(folder: Path) -> None:
     plain, shared = pq.read_table(folder / "plain.parquet"), pq.read_table(folder / "shared.parquet")
     users = shared["user"].to_pylist()

@@ -42,6 +42,7 @@ def test_engine_and_plain_python_agree(engine: Engine, normalization: Normalizat
     assert found["normal"].to_pylist() == [normalization.apply_to_text(text) for text in TRICKY]
 
 
+@pytest.mark.slow
 def test_any_text_agrees(duckdb_engine: Engine) -> None:
     alphabet = st.characters(exclude_categories=["Cs"], exclude_characters="\x00")
 
@@ -68,6 +69,7 @@ def test_what_is_left_as_it_is(duckdb_engine: Engine) -> None:
     check()
 
 
+@pytest.mark.slow
 @given(st.text(), settings)
 def test_normalising_twice_changes_nothing(text: str, normalization: Normalization) -> None:
     once = normalization.apply_to_text(text)

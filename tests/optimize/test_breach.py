@@ -30,6 +30,7 @@ def test_an_integer_size_by_hand() -> None:
     assert breach.solution.x.tolist() == [2]
 
 
+@pytest.mark.slow
 def test_an_integer_is_dearer_than_its_relaxation_and_nobody_is_overexposed() -> None:
     counts = random_log(1)
     breach = for_size(counts, "multinomial", 12.0, seconds=0.1)

@@ -131,6 +131,7 @@ def test_ties_with_the_limit_are_worth_having() -> None:
     assert rounded(counts, Size(), log(2), seconds=0).x.tolist() == [0, 0]
 
 
+@pytest.mark.slow
 def test_searching_never_loses_what_filling_had() -> None:
     counts = random_log(5, users=200, pairs=250)
     for objective, total in ((Size(), None), (KL.of(counts), 30), (Frequent.of(counts, 0.01, 30), 30)):

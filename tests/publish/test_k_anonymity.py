@@ -278,6 +278,7 @@ def test_fewer_than_k_rare_sessions_are_left_out(duckdb_engine: Engine) -> None:
     assert sets(published(KSession(3), log_of(duckdb_engine, rows))) == {"weather": 3}
 
 
+@pytest.mark.slow
 def test_a_long_pasted_text_is_cut_before_it_is_shortened(duckdb_engine: Engine) -> None:
     rows: list[Row] = [(user, "x" * 500 + str(user), 0) for user in range(2)]
     assert histogram(published(KKeyword(2), log_of(duckdb_engine, rows))) == {("x" * LONGEST_PREFIX + "*", True): 2}

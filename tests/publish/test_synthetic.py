@@ -63,6 +63,7 @@ def test_the_folder_is_a_log_with_its_statistics(log: SearchLog, folder: Path) -
     assert "the words and urls in statistics.json" in card
 
 
+@pytest.mark.slow
 def test_real_texts_are_those_that_were_named(folder: Path) -> None:
     release = Release.read(folder)
     statistics = release.documents["statistics"]
