@@ -5,6 +5,8 @@ from pathlib import Path
 import pytest
 from consortium import Consortium, NoNoise, counts
 
+from searchveil.collab.agreement import RunFile
+from searchveil.collab.joint import plan_for
 from searchveil.privacy.noise import Source
 from searchveil.publish.release import Release
 
@@ -53,3 +55,17 @@ def test_parties_without_any_item_that_can_be_opened(tmp_path: Path) -> None:
 class NoDummies(NoNoise):
     def dummies(self, source: Source) -> int:
         return 0
+
+
+@pytest.mark.parametrize("collusion", [0, 1, 2])
+def test_the_record_says_for_whom_which_numbers_hold_and_what_nothing_covers(collusion: int, tmp_path: Path) -> None:
+    run = RunFile(Consortium(tmp_path, 3, settings={"collusion": collusion}).text)
+    plan = plan_for(run.agreement, run.hash)
+    holds = {one["who"].partition(" about")[0].rstrip(","): one["epsilon"] for one in plan.parameters["holds_for"]}
+    coalition = {f"up to {collusion} of the parties together": 5.5} if collusion else {}
+    assert holds == {"outsiders": 5.0, **coalition, "the coordinator alone": None}
+    said = "; ".join((*plan.guarantee.unprotected, *plan.guarantee.caveats))
+    assert ("nothing holds against a party" in said) == (collusion == 0)
+    assert "how many items each party has, dummies among them, and how many of these the parties share" in said
+    assert "how long a party took to count its log" in said
+    assert "the coordinator together with a party learns who holds the published items" in said
