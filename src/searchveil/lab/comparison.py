@@ -114,6 +114,14 @@ class Comparison:
                 reasons.setdefault(reason, []).append(name)
         return reasons
 
+    @property
+    def promises(self) -> dict[str, list[str]]:
+        """Each promise once, with the methods that make it."""
+        found: dict[str, list[str]] = {}
+        for name, tried in self.methods.items():
+            found.setdefault(tried.promise, []).append(name)
+        return found
+
     def _on_the_log(self, application: str) -> float:
         scored = (tried.applications.get(application) for tried in self.methods.values())
         return next(one.original for one in scored if one is not None)
