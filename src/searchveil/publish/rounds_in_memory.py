@@ -138,8 +138,9 @@ def _told_apart(typed: ir.Table, item: Item, log: SearchLog, bits: int) -> tuple
     names = [*columns, *(f"_typed_{name}" for name in columns)]
     again = engine.fetch(others.select(*names, _number=_hashed(others, columns, bits, engine)))
     numbers = np.where(known["_settled"], known["_number"], np.uint64(_given(bits)))
-    in_order = np.sort(np.concatenate([numbers[numbers != _given(bits)], again["_number"].to_numpy()]))
-    several = in_order[1:][in_order[1:] == in_order[:-1]]
+    in_order = np.concatenate([numbers, again["_number"].to_numpy()])
+    in_order.sort()
+    several = np.unique(in_order[1:][in_order[1:] == in_order[:-1]])
     shared = pc.and_(known["_settled"], pc.is_in(known["_number"], pa.array(several)))
     alike = known.filter(shared)
     numbers[shared.to_numpy()] = _given(bits)
