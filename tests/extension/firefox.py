@@ -100,7 +100,7 @@ class Firefox:
         lines = [f"user_pref({json.dumps(name)}, {json.dumps(value)});" for name, value in preferences.items()]
         (folder / "user.js").write_text("\n".join(lines))
         self.open()
-        self.do("Addon:Install", path=str(archive), temporary=False)
+        self.do("Addon:Install", path=str(archive), temporary=False, allowPrivateBrowsing=True)
         self.look()
 
     def open(self) -> None:
@@ -183,6 +183,16 @@ class Firefox:
     def other(self, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
         """The log, once it is another one than this."""
         return list(self.until(lambda: (now := self.stored("search")) != rows and now))
+
+    def privately(self, address: str, click: str) -> None:
+        """A search in a private window, and a click on a result."""
+        window = self.do("WebDriver:NewWindow", type="window", private=True)["handle"]
+        self.do("WebDriver:SwitchToWindow", handle=window)
+        self.navigate(address)
+        self.click(self.find(click))
+        self.until(lambda: self.do("WebDriver:GetCurrentURL") != address)
+        self.do("WebDriver:CloseWindow")
+        self.do("WebDriver:SwitchToWindow", handle=self.tab)
 
     def until(self, holds: Callable[[], Any]) -> Any:
         """What is true at last."""

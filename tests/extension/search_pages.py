@@ -163,6 +163,12 @@ def restless(query: str) -> str:
     return f"{google(query)}<script>{made_up}</script>"
 
 
+def guessing(query: str) -> str:
+    """Asks the browser to have a page of results ready."""
+    rules = '{"prerender": [{"source": "list", "eagerness": "immediate", "urls": ["/search?q=guessed"]}]}'
+    return f'<script type="speculationrules">{rules}</script><a href="/search?q=guessed">guessed</a>'
+
+
 PAGES: dict[str, Callable[[str], str]] = {
     "www.google.com": google,
     "www.google.co.nz": google,

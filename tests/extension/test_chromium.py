@@ -141,6 +141,13 @@ def test_what_is_recorded_and_what_is_not(profile: Profile, websites: Websites, 
     browser.search("https://www.google.com/preferences?q=no+search+page", recorded=False)
     browser.search(GOOGLE.format("jane%40roe.example.org"), recorded=False)
     browser.search(GOOGLE.format("lost+card+4111+1111+1111+1111"), recorded=False)
+    assert browser.context.browser is not None
+    private = browser.context.browser.new_context(ignore_https_errors=True)
+    page = private.new_page()
+    page.goto(GOOGLE.format("in+private"))
+    page.locator(RESULT).first.click()
+    page.wait_for_url(HITS[0])
+    private.close()
     # With one click on the icon.
     browser.toggle()
     assert until(lambda: "paused" in browser.icon()["title"])
@@ -338,8 +345,8 @@ def test_pages_with_a_job(profile: Profile, servers: Servers, websites: Websites
     page.reload()
     struck.wait_for()
     assert not struck.is_checked()
-    browser.search(GOOGLE.format("one+more+" + "and+on+" * 30), 3, RESULT)
-    part.get_by_text("one more and on").wait_for()
+    browser.search(GOOGLE.format("One+more+" + "and+on+" * 30), 3, RESULT)
+    part.get_by_text("as typed: One more and on").wait_for()
     assert not struck.is_checked()
     assert part.locator("input:checked").count() == 3
     page.close()

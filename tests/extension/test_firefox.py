@@ -50,6 +50,7 @@ def test_with_four_others(browser: Firefox, servers: Servers) -> None:
     browser.search("https://www.google.com/search?q=Shared+BY+all", ".MjjYud:nth-of-type(4) a")
     browser.search("https://no-rule.example/search?q=nothing", "#search a", recorded=False)
     browser.search("https://www.bing.com/search?q=jane%40roe.example.org", recorded=False)
+    browser.privately("https://www.google.com/search?q=in+private", ".MjjYud:nth-of-type(4) a")
     before = browser.stored("search")
     browser.navigate("https://search.brave.com/")  # searches without a page being loaded
     browser.type("#searchbox", "by two\ue007")

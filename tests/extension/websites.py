@@ -16,7 +16,7 @@ from cryptography import x509
 from cryptography.hazmat.primitives import hashes, serialization
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.x509.oid import NameOID
-from search_pages import PAGES, plain
+from search_pages import PAGES, guessing, plain
 
 
 class Websites:
@@ -74,7 +74,7 @@ class Websites:
                 f"HTTP/1.1 302 Found\r\nLocation: {given['url'][0]}\r\nContent-Length: 0\r\n\r\n".encode()
             )
             return True
-        page = PAGES.get(host)
+        page = guessing if urlsplit(target).path == "/guessing" else PAGES.get(host)
         content = "" if page is None and not host.endswith(".example") else (page or plain)(query)
         text = f"<!doctype html><meta charset=utf-8><title>{escape(host)}</title><link rel=icon href=data:,>{content}"
         sent = text.encode()

@@ -1,10 +1,10 @@
 // Jobs: what is asked, exactly what would be sent, the owner's answer, and what was sent.
 
-import { BETWEEN } from "../core/artifacts.js";
+import { type Artifact, BETWEEN } from "../core/artifacts.js";
 import { Client, type Decided, type Preview } from "../core/client.js";
 import type { Member } from "../core/community.js";
-import { isOpen, type Job, wordsOf } from "../core/jobs.js";
-import { type Answer, consent, type Database, outgoing, type Outgoing, type Run, settings, strike, struck } from "../core/store.js";
+import { isOpen, type Job, spelling, wordsOf } from "../core/jobs.js";
+import { type Answer, consent, type Database, entries, outgoing, type Outgoing, type Run, settings, strike, struck } from "../core/store.js";
 import { ask, button, byId, element, inTurn, page, problem, say, t, when } from "./page.js";
 
 const AGAIN = 2_000; // milliseconds, while something is on its way
@@ -55,7 +55,12 @@ function question(database: Database, job: Job, preview: Preview, out: ReadonlyS
     const box = element("input", { type: "checkbox", checked: !out.has(one.text), change: tick });
     return box;
   });
-  const items = sent.map((one, i) => element("li", {}, element("label", {}, boxes[i] as HTMLInputElement, " ", readable(one.text))));
+  // Where a job wants spellings, these go out too.
+  const typed = (one: Artifact): (Node | string)[] => {
+    const kept = spelling(job, one.typed);
+    return kept === "" || kept === one.text ? [] : [element("span", { class: "quiet" }, ` ${t("job_typed", readable(kept))}`)];
+  };
+  const items = sent.map((one, i) => element("li", {}, element("label", {}, boxes[i] as HTMLInputElement, " ", readable(one.text), ...typed(one))));
   const decide = async (answer: Answer): Promise<void> => {
     const seen: Decided[] = [
       ...sent.map((one, i) => ({ ...one, struck: !(boxes[i] as HTMLInputElement).checked })),
@@ -167,8 +172,9 @@ const show = inTurn(async (database: Database, client: Client): Promise<void> =>
   const rows = (await database.getAll("outbox")) as Outgoing[];
   const jobs = await client.jobs();
   const told = rows.map((row) => [row.id, row.sent, row.unsent, row.artifact === ""]);
+  const searches = (await entries(database)).map((one) => [one.id, one.url]); // a click changes the row of its search
   const now = Math.floor(Date.now() / 60_000); // a job may end meanwhile
-  const state = JSON.stringify([trouble, paused, await database.getAll("consent"), await database.getAll("run"), jobs.map((job) => [job.id, isOpen(job, now * 60)]), await database.count("search"), told]);
+  const state = JSON.stringify([trouble, paused, await database.getAll("consent"), await database.getAll("run"), jobs.map((job) => [job.id, isOpen(job, now * 60)]), searches, told]);
   byId("looked").textContent = typeof looked === "number" ? t("jobs_looked", when(looked)) : "";
   if (state === drawn) return;
   drawn = state;
