@@ -7,11 +7,12 @@ from contextlib import AbstractContextManager
 from functools import partial
 from importlib.resources import files
 from pathlib import Path
+from typing import Any
 
 import pytest
 from commandline import crowd_log, demo_log, entries
 from drivers import Driver, chromium, firefox
-from serving import Serving, halt, halted, serving, until
+from serving import Serving, halt, halted, runs_of, serving, until
 
 from searchveil.publish.release import Release
 
@@ -123,21 +124,50 @@ def test_two_tabs_see_the_same_release_while_it_runs(
     assert len(entries(tmp_path / "account.sqlite")) == 1
 
 
-PAGES = ("/", "/series", "/results?folder=shared", "log", "what", "promise", "budget", "release")
-
-
 @pytest.fixture(scope="module")
 def shown(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[Serving, str]]:
-    """A studio with a release and a draft that waits for its confirmation."""
+    """A studio with two releases and a draft that waits for its confirmation."""
     folder = tmp_path_factory.mktemp("shown")
     crowd_log(folder)
+    (folder / "broken.txt").write_text("no log at all\n")
     with serving(folder) as studio:
         studio.released(studio.drafted("crowd.csv", out="shared"))
+        studio.released(studio.drafted("crowd.csv", ledger="account.sqlite", out="second"))
         yield studio, studio.drafted("crowd.csv", ledger="account.sqlite", out="next")
 
 
+def pages(studio: Serving, waiting: str) -> list[str]:
+    """Every page, and those that differ much by what was asked, chosen or mistyped."""
+    broken, unprotected, mistyped = (studio.new_draft() for _ in range(3))
+    studio.save(broken, "log", {"log": "broken.txt"})
+    studio.save(unprotected, "what", {"method": "k-query"})
+    studio.save(unprotected, "budget", {"ledger": "none", "out": "plain"})
+    studio.save(mistyped, "what", {"method": "zealous", "per_user": "0"})
+    studio.save(mistyped, "promise", {"epsilon": "-1", "delta": "7", "guess-users": "many"})
+    studio.save(mistyped, "budget", {"ledger": "new", "new_ledger": "crowd.csv", "budget_epsilon": "x", "out": "a/b"})
+    studio.save(waiting, "promise", {"epsilon": "5", "delta": "1e-6", "guess-users": "2000"})
+    for kind, step in (("figures", "log"), ("plan", "promise")):
+        studio.post(f"{waiting}/private", {"kind": kind, "step": step})
+    studio.post("/results/evaluate", {"folder": "shared", "log": "crowd.csv"})
+    steps = [f"{draft}/{step}" for draft in (waiting, mistyped) for step in ("log", "what", "promise", "budget")]
+    run = f"/runs/{runs_of(studio.folder)[0].parent.name}"
+    found = ["/", "/series?epsilon=1", "/series?epsilon=x", "/results?folder=shared", "/results?folder=nowhere",
+             "/results?folder=shared&search=nothing", "/compare?folder=shared&folder=second", "/enter?token=x",
+             f"{broken}/log", f"{unprotected}/promise", f"{unprotected}/budget", f"{waiting}/release", run,
+             *steps]  # fmt: skip
+    for page in found:
+        until(partial(is_settled, studio, page))
+    until(lambda: "hx-get" not in studio.get(f"{waiting}/chart") + studio.get(f"{waiting}/expected"))
+    return found
+
+
+def is_settled(studio: Serving, page: str) -> bool:
+    text = studio.http.get(page).text
+    return all(part not in text for part in ("Reading the log", 'class="working">Working:'))
+
+
 def test_those_who_see_or_hear_differently_can_use_every_page(shown: tuple[Serving, str]) -> None:
-    """axe-core's rules, in light and dark; and no page is wider than a telephone."""
+    """axe-core's rules, in light and dark, in English and German; and no page is wider than a telephone."""
     studio, draft = shown
     axe = files("axe_playwright_python").joinpath("axe.min.js").read_text("utf-8")
     with chromium(studio.address) as driver:
@@ -145,22 +175,33 @@ def test_those_who_see_or_hear_differently_can_use_every_page(shown: tuple[Servi
         studio.next_link()
         driver.page.wait_for_url(f"{studio.address}/")
         found = []
-        for page in PAGES:
-            driver.open(studio.address + (page if page.startswith("/") else f"{draft}/{page}"))
-            for scheme in ("light", "dark"):
-                driver.page.emulate_media(color_scheme=scheme)
-                driver.page.evaluate(axe)
-                result = driver.page.evaluate("axe.run()")
-                found += [
-                    f"{page} {scheme}: {rule['id']} at {rule['nodes'][0]['target']}"
-                    for rule in result["violations"]
-                    if rule["impact"] in ("serious", "critical")
-                ]
-            for width in (390, 1600):
-                driver.page.set_viewport_size({"width": width, "height": 900})
-                wider = driver.evaluate("document.documentElement.scrollWidth - document.documentElement.clientWidth")
-                found += [f"{page}: {wider} pixels too wide at {width}"] if wider > 0 else []
+        addresses = pages(studio, draft)
+        for language, schemes in (("en", ("light", "dark")), ("de", ("light",))):
+            driver.open(studio.address)
+            driver.click(f"button[name=language][value={language}]")
+            driver.find(f"html[lang={language}]")
+            for address in addresses:
+                driver.open(studio.address + address)
+                driver.evaluate("document.querySelectorAll('details').forEach((one) => { one.open = true; })")
+                for scheme in schemes:
+                    driver.page.emulate_media(color_scheme=scheme)
+                    driver.page.evaluate(axe)
+                    found += [f"{language} {address} {scheme}: {one}" for one in broken_rules(driver.page)]
+                for width in (390, 1600):
+                    driver.page.set_viewport_size({"width": width, "height": 900})
+                    wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+                    wider = driver.evaluate(wide)
+                    found += [f"{language} {address}: {wider} pixels too wide at {width}"] if wider > 0 else []
         assert found == []
+
+
+def broken_rules(page: Any) -> list[str]:
+    result = page.evaluate("axe.run()")
+    return [
+        f"{rule['id']} at {rule['nodes'][0]['target']}"
+        for rule in result["violations"]
+        if rule["impact"] in ("serious", "critical")
+    ]
 
 
 def test_the_keyboard_is_enough(shown: tuple[Serving, str]) -> None:

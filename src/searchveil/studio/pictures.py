@@ -15,7 +15,7 @@ WIDTH, HEIGHT = 420, 240
 
 def right_of_hundred(most_often_right: float) -> int:
     """The guesses in a hundred that are right at most, rounded up."""
-    return min(DOTS, ceil(DOTS * most_often_right - 1e-9))
+    return min(DOTS, ceil(DOTS * most_often_right))
 
 
 def guesses(right: int, label: str) -> Markup:

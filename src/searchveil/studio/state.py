@@ -66,12 +66,12 @@ class Studio:
             draft.read.stop()
         draft.read = self.look(command) if draft.log else None
 
-    def questions(self, draft: Draft) -> dict[str, list[str]]:
-        """What may be asked about the log itself, as commands."""
+    def questions(self, draft: Draft, report: str) -> dict[str, list[str]]:
+        """What may be asked about the log itself, as commands; `report` is the page that one of them makes."""
         return {
             "figures": commands.inspect(draft, figures=True),
             "plan": commands.plan_of_log(draft),
-            "compare": commands.compare(draft, str(self.comparison(draft))),
+            "compare": commands.compare(draft, report),
         }
 
     def comparison(self, draft: Draft) -> Path:
@@ -84,18 +84,22 @@ class Studio:
 
     def forget_old(self, draft: Draft) -> None:
         """What was asked of another log or with other settings is no answer any more."""
-        now = self.questions(draft)
+        now = self.questions(draft, str(self.comparison(draft)))
         for kind, job in list(draft.private.items()):
             if job.command != [*now[kind], JSON]:
                 self.forget(draft, kind)
 
+    def account(self, ledger: str) -> Ledger:
+        """By the name that a message then has: the studio runs in the start folder."""
+        return Ledger.open(self.places.name(self.places.file(ledger, "ledger")))
+
     def spent(self, ledger: str) -> Spent:
-        return Ledger.open(self.places.file(ledger, "ledger")).spent()
+        return self.account(ledger).spent()
 
     def foresee(self, draft: Draft, guarantees: list[Guarantee]) -> list[Foreseen]:
         """By the ledger of this draft, or by one like the one that it would make."""
         if draft.ledger != NEW:
-            return Ledger.open(self.places.file(draft.ledger, "ledger")).foresee(guarantees)
+            return self.account(draft.ledger).foresee(guarantees)
         self.check_new_ledger(draft)
         with tempfile.TemporaryDirectory(dir=self.private) as place:
             return commands.new_ledger(draft, Path(place) / "planned").foresee(guarantees)

@@ -25,7 +25,7 @@ async def home(request: Request) -> Response:
 def _home(request: Request) -> Response:
     studio = studio_of(request)
     runs = jobs.jobs_in(studio.releases)
-    return page(
+    shown = page(
         request,
         "home",
         root=studio.places.shown,
@@ -34,6 +34,9 @@ def _home(request: Request) -> Response:
         unpaid=[_made(studio, job) for job in runs if job.state == "done" and not job.about.get("ledger")],
         drafts=[draft for draft in studio.drafts.all() if not draft.runs],
     )
+    if "hx-request" in request.headers and not any(job.state == "running" for job in runs):
+        shown.headers["hx-refresh"] = "true"  # what was awaited is done, and stands elsewhere on the page
+    return shown
 
 
 def _account(studio: Studio, ledger: str) -> Mapping[str, Any]:

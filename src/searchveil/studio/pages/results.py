@@ -16,7 +16,7 @@ from starlette.responses import FileResponse, RedirectResponse, Response
 
 from searchveil.errors import InputError, SearchveilError
 from searchveil.privacy.guarantee import Guarantee
-from searchveil.privacy.ledger import Ledger, Spent
+from searchveil.privacy.ledger import Spent
 from searchveil.publish.release import Release
 from searchveil.publish.top import COUNTED, top_rows
 from searchveil.publish.verify import files_of
@@ -65,12 +65,12 @@ async def cancel(request: Request) -> Response:
 
 
 def _folder(request: Request, text: str) -> tuple[str, Path]:
-    """A release folder by its name, inside the start folder."""
+    """A release folder inside the start folder, in which the studio runs: its name, also as a path."""
     places = studio_of(request).places
-    path = places.path(text, "folder")
-    if not (path / "guarantee.json").is_file():
-        raise InputError(f"{places.name(path)} is no release folder", parameter="folder", value=text)
-    return places.name(path), path
+    name = places.name(places.path(text, "folder"))
+    if not (Path(name) / "guarantee.json").is_file():
+        raise InputError(f"{name} is no release folder", parameter="folder", value=text)
+    return name, Path(name)
 
 
 @lru_cache(maxsize=8)
@@ -104,6 +104,7 @@ def _result(request: Request) -> Response:
     shown = _rows_asked(query.get("rows", ""))
     rows = top_rows(release.tables[name], search or None)
     made = studio.run_of(folder)
+    log, reading = (made.about["log"], made.about["reading"]) if made else ([], [])
     evaluation = studio.evaluations.get(folder)
     return page(
         request,
@@ -120,10 +121,11 @@ def _result(request: Request) -> Response:
         more=min(shown * 4, MOST_ROWS) if rows.num_rows > shown and shown < MOST_ROWS else None,
         card=_card(path / "README.md"),
         made=made,
-        log=list(made.about["log"]) if made else [],
+        log=log,
         files=[one.name for one in studio.places.listed("") if not one.is_folder],
         evaluation=evaluation,
         found_out=(evaluation.result or {}) if evaluation is not None else {},
+        evaluates=commands.evaluate(folder, log or ["LOG"], reading, "report.html"),
         command=["show", folder],
         python=["import searchveil as sv", "", f"release = sv.Release.read({folder!r})", "print(release.table)"],
     )
@@ -268,7 +270,7 @@ def _series(request: Request) -> Response:
     try:
         if ledger:
             spent = studio.spent(ledger)
-            foreseen = Ledger.open(studio.places.file(ledger, "ledger")).foresee(_planned(texts, spent))
+            foreseen = studio.account(ledger).foresee(_planned(texts, spent))
     except SearchveilError as refusal:
         problem = refusal
     return page(

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import Future
 from concurrent.futures.process import BrokenProcessPool
 from itertools import chain, count
+from pathlib import Path
 from typing import Any
 
 from starlette.concurrency import run_in_threadpool
@@ -93,7 +94,8 @@ def _page(request: Request, draft: Draft, step: str, problem: SearchveilError | 
     problems = found.problems | guess_problems(draft) | values.pop("problems", {})
     if problem is not None:
         problems = problems | {problem.parameter or "": problem}
-    values |= {"problems": problems, "plan": found.plan}
+    questions = studio.questions(draft, "comparison.html") if draft.log else {}
+    values |= {"problems": problems, "plan": found.plan, "questions": questions}
     return page(request, step, draft=draft, step=step, steps=STEPS, NEW=NEW, NONE=NONE, **values)
 
 
@@ -131,12 +133,13 @@ async def ask_private(request: Request) -> Response:
     draft, studio = draft_of(request), studio_of(request)
     form: Form = request.scope["form"]
     kind, step = words(form, "kind"), words(form, "step")
-    if kind not in studio.questions(draft) or step not in STEPS:
+    questions = studio.questions(draft, str(studio.comparison(draft)))
+    if kind not in questions or step not in STEPS:
         raise HTTPException(400, "there is no such question about the log")
     if words(form, "hide"):
         studio.forget(draft, kind)
     elif draft.log:
-        draft.private[kind] = await run_in_threadpool(lambda: studio.look(studio.questions(draft)[kind]))
+        draft.private[kind] = await run_in_threadpool(lambda: studio.look(questions[kind]))
     return RedirectResponse(f"/drafts/{draft.id}/{step}#private", 303)
 
 
@@ -352,7 +355,7 @@ def _free_name(studio: Studio, draft: Draft) -> str:
 def check_out(studio: Studio, draft: Draft) -> None:
     path = studio.places.path(draft.out, "out")
     try:
-        check_writable(path, draft.table)
+        check_writable(Path(studio.places.name(path)), draft.table)
     except InputError as problem:
         raise InputError(problem.problem, parameter="out", value=draft.out, instead=problem.instead) from None
 
