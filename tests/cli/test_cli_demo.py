@@ -70,7 +70,7 @@ def test_what_demo_refuses(tmp_path: Path, arguments: tuple[str, ...], says: str
 
 
 def test_a_rougher_log_on_request(tmp_path: Path) -> None:
-    options = ("--odd-queries", "--shared-address")
+    options = ("--odd-queries", "--shared-address", "--long-sessions")
     succeed(tmp_path, "demo", "--users", "200", "--out", "rough.tsv", *options)
     rows = [line.split("\t") for line in (tmp_path / "rough.tsv").read_text(encoding="utf-8").splitlines()[1:]]
     assert sum(row[0] == "0" for row in rows) > len(rows) / 20

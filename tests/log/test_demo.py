@@ -14,10 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 import pyarrow.parquet as pq
 import pytest
+from scipy.stats import binom
 
 from searchveil.errors import InputError
 from searchveil.log.demo import DemoLog, planted_personal_queries, write_demo
 from searchveil.log.demo.chunk import USERS_PER_CHUNK
+from searchveil.log.demo.sessions import LONG_EXPONENT, LONG_FROM, LONG_ONE_IN, LONGEST, draw_submissions
 from searchveil.log.demo.text import misspell
 
 USERS = 5_000  # more than one chunk
@@ -191,3 +193,27 @@ def _calibration() -> ModuleType:
     sys.modules[path.stem] = module  # dataclasses look their module up
     spec.loader.exec_module(module)
     return module
+
+
+def test_long_sessions_have_the_tail_that_is_told() -> None:
+    """False alarms: one in a million, by the binomial distribution of the sessions of 111 submissions and more."""
+    drawn = draw_submissions(np.random.default_rng(1), 20_000, long_sessions=True)
+    lengths = np.diff(np.append(np.flatnonzero(drawn.opens_session), len(drawn)))
+    chance = (LONG_FROM / 111) ** LONG_EXPONENT / LONG_ONE_IN
+    low, high = binom.ppf([5e-7, 1 - 5e-7], len(lengths), chance)
+    assert low <= int((lengths >= 111).sum()) <= high
+    assert 111 < lengths.max() <= LONGEST
+    usual = draw_submissions(np.random.default_rng(1), 20_000)
+    shorter = np.diff(np.append(np.flatnonzero(usual.opens_session), len(usual)))
+    assert shorter.max() < 111, "the option is needed for it"
+    for share in (0.5, 0.9):
+        assert np.quantile(lengths, share) == np.quantile(shorter, share)
+    assert lengths.mean() / shorter.mean() < 1.1
+
+
+def test_a_log_with_long_sessions_is_the_beginning_of_a_larger_one(tmp_path: Path) -> None:
+    for users in (50, 100):
+        write_demo(tmp_path / f"{users}.tsv", users=users, seed=3, long_sessions=True)
+    assert (tmp_path / "100.tsv").read_bytes().startswith((tmp_path / "50.tsv").read_bytes())
+    write_demo(tmp_path / "usual.tsv", users=100, seed=3)
+    assert (tmp_path / "usual.tsv").read_bytes() != (tmp_path / "100.tsv").read_bytes()

@@ -66,6 +66,9 @@ def demo(
     shared_address: Annotated[
         bool, typer.Option("--shared-address", help="With one user who has a sixth of all rows.")
     ] = False,
+    long_sessions: Annotated[
+        bool, typer.Option("--long-sessions", help="With one session in 600 of 30 to 500 submissions.")
+    ] = False,
     force: Annotated[bool, typer.Option("--force", help="Overwrite the file; make its folder.")] = False,
     json: Json = False,
 ) -> None:
@@ -78,7 +81,7 @@ def demo(
     if force:
         Path(out).parent.mkdir(parents=True, exist_ok=True)
     with show.bar("writing users") as progress:
-        rough = {"odd_queries": odd_queries, "shared_address": shared_address}
+        rough = {"odd_queries": odd_queries, "shared_address": shared_address, "long_sessions": long_sessions}
         log = write_demo(out, users=users, seed=seed, **rough, progress=progress)
     if json:
         show.print_json(asdict(log))

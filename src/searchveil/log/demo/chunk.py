@@ -35,14 +35,14 @@ class Chunk:
     planted: int  # rows with a planted query
 
 
-def make_chunk(number: int, users: int, seed: int) -> Chunk:
+def make_chunk(number: int, users: int, seed: int, long_sessions: bool = False) -> Chunk:
     """The rows of chunk `number`: users number * USERS_PER_CHUNK + 1 and on, the same whatever the size of the log.
 
     A chunk is always drawn whole and cut afterwards, so that a smaller log is the beginning of a larger one.
     """
     rng = np.random.Generator(np.random.PCG64(np.random.SeedSequence((seed, number))))
     first_user = number * USERS_PER_CHUNK + 1
-    submissions = draw_submissions(rng, USERS_PER_CHUNK)
+    submissions = draw_submissions(rng, USERS_PER_CHUNK, long_sessions)
     query = draw_queries(rng, submissions, first_user, USERS_PER_CHUNK, seed)
     clicks = draw_clicks(rng, submissions, query, USERS_PER_CHUNK)
 

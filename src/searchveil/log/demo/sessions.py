@@ -25,6 +25,9 @@ SESSIONS_MEDIAN, SESSIONS_SPREAD, MOST_SESSIONS = 6.1, 1.36, 1_800
 # Submissions per session: many of one, then a slowly falling tail.
 SINGLE_SESSIONS, LONG_TAIL_STOP, LONGEST_SESSION = 0.46, 0.305, 100
 
+# On request, one session in so many is long: a power law from there on, as in small samples of real logs.
+LONG_ONE_IN, LONG_FROM, LONG_EXPONENT, LONGEST = 600, 30, 1.2, 500
+
 PAUSE_MEDIAN, PAUSE_SPREAD, LONGEST_PAUSE = 55.0, 1.2, 1_500  # seconds between submissions of a session
 REST = 31 * 60  # between two sessions of a user, so that a 30-minute rule tells them apart
 
@@ -42,12 +45,14 @@ class Submissions:
         return len(self.user)
 
 
-def draw_submissions(rng: np.random.Generator, users: int) -> Submissions:
+def draw_submissions(rng: np.random.Generator, users: int, long_sessions: bool = False) -> Submissions:
     sessions = np.ceil(rng.lognormal(np.log(SESSIONS_MEDIAN), SESSIONS_SPREAD, users))
     session_user = np.repeat(np.arange(users), np.minimum(sessions, MOST_SESSIONS).astype(np.int64))
     count = len(session_user)
     tail = 1 + rng.geometric(LONG_TAIL_STOP, count)
     length = np.where(rng.random(count) < SINGLE_SESSIONS, 1, np.minimum(tail, LONGEST_SESSION))
+    if long_sessions:
+        length = _with_long_ones(rng, length)
 
     first = np.cumsum(length) - length
     pause = 2 + rng.lognormal(np.log(PAUSE_MEDIAN), PAUSE_SPREAD, int(length.sum()))
@@ -63,6 +68,12 @@ def draw_submissions(rng: np.random.Generator, users: int) -> Submissions:
     opens[first] = True
     first_of_user = np.searchsorted(user, np.arange(users))
     return Submissions(user, np.repeat(start, length) + elapsed, opens, np.arange(len(user)) - first_of_user[user])
+
+
+def _with_long_ones(rng: np.random.Generator, length: Ints) -> Ints:
+    is_long = rng.random(len(length)) < 1 / LONG_ONE_IN
+    long = np.minimum(LONG_FROM * (1 - rng.random(len(length))) ** (-1 / LONG_EXPONENT), LONGEST)
+    return np.where(is_long, long.astype(np.int64), length)
 
 
 def _session_starts(rng: np.random.Generator, session_user: Ints) -> Ints:

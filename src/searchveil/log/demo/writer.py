@@ -43,12 +43,14 @@ def write_demo(
     seed: int = 1,
     odd_queries: bool = False,
     shared_address: bool = False,
+    long_sessions: bool = False,
     progress: Callable[[int, int], None] | None = None,
 ) -> DemoLog:
     """Write a synthetic search log of so many users; the same users and seed give the same rows.
 
     The name decides the layout: .parquet, or .tsv and .tsv.gz in the layout of the AOL log. `odd_queries` adds queries
-    that are "-", in other scripts or pasted; with `shared_address`, user 0 has a sixth of all rows.
+    that are "-", in other scripts or pasted; with `shared_address`, user 0 has a sixth of all rows;
+    with `long_sessions`, one session in 600 has 30 to 500 submissions.
 
     >>> sv.write_demo(folder / "demo.tsv", users=50, seed=1).users
     50
@@ -63,7 +65,7 @@ def write_demo(
         raise InputError(f"cannot write {path}: there is no folder {path.parent}")
     rows = submissions = clicks = planted = done = 0
     with _complaining(path), atomic_path(path) as partial, sink(partial) as write:
-        for chunk in _chunks_in_order(users, seed):
+        for chunk in _chunks_in_order(users, seed, long_sessions):
             table = add_odd_queries(chunk.table, seed) if odd_queries else chunk.table
             write(share_address(table, seed) if shared_address else table)
             rows += chunk.table.num_rows
@@ -76,12 +78,12 @@ def write_demo(
     return DemoLog(path, users, rows, submissions, clicks, planted)
 
 
-def _chunks_in_order(users: int, seed: int) -> Iterator[Chunk]:
+def _chunks_in_order(users: int, seed: int, long_sessions: bool) -> Iterator[Chunk]:
     """All chunks of the log, a few of them being made ahead of the one that is being written."""
     waiting: deque[Future[Chunk]] = deque()
     with ThreadPoolExecutor(_WORKERS) as workers:
         for number in range(-(-users // USERS_PER_CHUNK)):
-            waiting.append(workers.submit(make_chunk, number, users, seed))
+            waiting.append(workers.submit(make_chunk, number, users, seed, long_sessions))
             if len(waiting) > _WORKERS:
                 yield waiting.popleft().result()
         while waiting:
