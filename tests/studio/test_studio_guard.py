@@ -257,6 +257,28 @@ def test_what_cannot_be_served_is_said_before_anything_starts(tmp_path: Path, st
     )
 
 
+def test_a_terminal_without_a_screen_keeps_its_link(tmp_path: Path) -> None:
+    """Python would start a w3m there, in front of what the studio says."""
+    tools = tmp_path / "tools"
+    tools.mkdir()
+    for name in ("www-browser", "w3m", "lynx", "links"):
+        (tools / name).write_text(f'#!/bin/sh\ntouch "{tmp_path}/started"\n')
+        (tools / name).chmod(0o755)
+    shown = {name: text for name, text in environment(tmp_path).items() if name not in ("DISPLAY", "WAYLAND_DISPLAY")}
+    with subprocess.Popen(
+        [COMMAND, "studio"], cwd=tmp_path, env={**shown, "PATH": f"{tools}:{os.environ['PATH']}"},
+        stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE, encoding="utf-8",
+    ) as process:  # fmt: skip
+        assert process.stdout is not None
+        link = next(line.strip() for line in process.stdout if "/enter?token=" in line)
+        with httpx.Client() as client:
+            assert client.get(link).status_code == 200
+        process.send_signal(signal.SIGTERM)
+        _, err = process.communicate(timeout=LIMIT)
+    assert (process.returncode, err) == (0, "")
+    assert not (tmp_path / "started").exists()
+
+
 def test_the_browser_is_not_started_with_the_token(tmp_path: Path) -> None:
     """All users of a machine see with which arguments a program runs."""
     browser, seen = tmp_path / "browser", tmp_path / "seen"

@@ -1,7 +1,9 @@
 """Serve the studio until somebody ends it."""
 
 import ipaddress
+import os
 import socket
+import sys
 import threading
 import webbrowser
 from collections.abc import Callable
@@ -48,7 +50,7 @@ def serve(
         say(f"The studio of {root} is at\n  {link}\nThe link opens it once. Ctrl-C ends it; a release goes on.")
         if not is_loopback(host):
             say(f"Whoever reaches {address} and has a link sees this log. Nothing on the way is encrypted.")
-        if browser:
+        if browser and has_screen():
             page = opening(studio.private, link)
             threading.Thread(target=webbrowser.open, args=(page,), daemon=True, name="browser").start()
         config = uvicorn.Config(
@@ -68,6 +70,11 @@ def serve(
         finally:
             studio.close()
     say("The studio has ended.")
+
+
+def has_screen() -> bool:
+    """Without one, Python would start a browser for terminals in the very terminal that shows the link."""
+    return sys.platform == "darwin" or any(name in os.environ for name in ("BROWSER", "DISPLAY", "WAYLAND_DISPLAY"))
 
 
 def opening(place: Path, link: str) -> str:
