@@ -45,15 +45,12 @@ class RepeatingEngine(DuckDBEngine):
         super().__init__(threads=1)
         self.sql("pragma disable_optimizer")  # planning the best way costs more than any way on some thousand rows
         self._texts: dict[ops.Node, str] = {}
-        self._prefilters: dict[tuple[ops.Node, str, int], tuple[ir.Table, list[ir.Table]]] = {}
         self.begin()
 
     def begin(self) -> None:
         self._made = count(1)
-        self._staging: list[ir.Table] = []
 
     def stage(self, table: ir.Table) -> ir.Table:
-        self._staging.append(table)
         return self._create(f"repeated_{next(self._made)}", self._text(table), table.schema())
 
     def load(self, table: pa.Table) -> ir.Table:
@@ -74,18 +71,6 @@ class RepeatingEngine(DuckDBEngine):
         name = f"seed_{next(self._made)}"
         self.sql(f"set variable {name} = {seed}::bigint")
         return super().fast_hash(values, _variable(name))
-
-    def prefilter(self, rows: ir.Table, hashed: str, per_user: int) -> ir.Table:
-        """The usual one. It writes a long expression, and the same in every run: what it stages is staged again."""
-        asked = (rows.op(), hashed, per_user)
-        if asked not in self._prefilters:
-            self._staging = []
-            self._prefilters[asked] = (super().prefilter(rows, hashed, per_user), self._staging)
-            self._staging = []
-        else:
-            for table in self._prefilters[asked][1]:
-                self.stage(table)  # under the name it had: the seed's name, a part of the rows, comes from one count
-        return self._prefilters[asked][0]
 
     def rows_by_slot(self, rows: pa.Table) -> OfSlots:
         """Each call begins a repetition, with the rows of these slots in a table of always the same name."""
