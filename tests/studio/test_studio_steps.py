@@ -13,7 +13,7 @@ from shutil import copytree
 from typing import Any
 
 import pytest
-from commandline import crowd_log, demo_log, entries, run
+from commandline import crowd_log, demo_log, entries, new_ledger, run
 from serving import Serving, serving, until
 
 from searchveil.log import read_log
@@ -365,6 +365,38 @@ def test_the_budget_refuses_and_nothing_is_paid(studio: Serving, place: Path, re
     answer = studio.post(f"{draft}/release", {"confirm": "60", "fingerprint": "0"})
     assert answer.status_code == 200
     assert len(entries(place / "account.sqlite")) == 1
+
+
+def test_a_ledger_of_another_log_refuses_until_it_is_said_to_be_the_same(studio: Serving, place: Path) -> None:
+    new_ledger(place).rename(place / "bound.sqlite")
+    studio.released(studio.drafted("crowd.csv", ledger="bound.sqlite", out="bound-first"))
+    draft = studio.drafted("many.csv", ledger="bound.sqlite", out="bound-other")
+    refused = studio.get(studio.released(draft))
+    assert 'data-state="refused"' in refused
+    assert "ledger bound.sqlite is the account of another log, or this one has changed since" in refused
+    assert "Nothing was paid and nothing was written" in refused
+    assert len(entries(place / "bound.sqlite")) == 1
+    studio.save(draft, "budget", {"ledger": "bound.sqlite", "out": "bound-other", "same_log": "yes"})
+    assert 'data-state="done"' in studio.get(studio.released(draft))
+    assert len(entries(place / "bound.sqlite")) == 2
+
+
+def test_a_ledger_that_is_gone_or_damaged_is_told_at_its_field(studio: Serving, place: Path) -> None:
+    new_ledger(place).rename(place / "gone.sqlite")
+    draft = studio.drafted("crowd.csv", ledger="gone.sqlite", out="never")
+    assert 'name="confirm"' in studio.get(f"{draft}/budget")
+    with (place / "gone.sqlite").open("r+b") as file:
+        file.seek(4096)
+        file.write(bytes(4096))
+    assert "restore it from a backup" in error_at(studio.get(f"{draft}/budget"), "ledger")
+    assert "restore it from a backup" in html.unescape(studio.get("/"))
+    (place / "gone.sqlite").unlink()
+    page = studio.get(f"{draft}/budget")
+    assert error_at(page, "ledger") == "there is no file 'gone.sqlite'; choose one of the list"
+    assert 'name="confirm"' not in page
+    assert studio.post(f"{draft}/release", {"fingerprint": "x", "confirm": "5"}).status_code == 200
+    assert not (place / "never").exists()
+    assert not (place / "gone.sqlite").exists()
 
 
 def test_what_changed_in_another_tab_is_not_confirmed(studio: Serving, place: Path, released: dict[str, Any]) -> None:

@@ -330,7 +330,7 @@ def _show_budget(studio: Studio, draft: Draft, found: Built, request: Request) -
             foreseen = studio.foresee(draft, [found.plan.guarantee])[0]
         check_out(studio, draft)
     except SearchveilError as problem:
-        problems[problem.parameter or ""] = problem
+        problems[problem.parameter or "ledger"] = problem
     commanded = _released(draft, found, ready=not problems)
     return {
         "ledgers": studio.places.ledgers(),
