@@ -303,7 +303,7 @@ test("what a job's end overtakes is not sent, and says so", async () => {
   assert.ok((await client.jobs()).every(({ id }) => id !== other.id), "a job that is over, and was never answered, goes");
 });
 
-test("pausing, never, and leaving stop a round before its next request, and what is deleted before its next batch", async () => {
+test("pausing, never, and leaving stop a round before its next request", async () => {
   const stops: Record<string, (database: Database, client: Client, job: Job) => Promise<unknown>> = {
     pausing: (database) => set(database, "paused", true),
     never: (_, client, job) => client.answer(job.id, "never"),
@@ -336,6 +336,30 @@ test("pausing, never, and leaving stop a round before its next request, and what
       if (how !== "pausing" && how !== "never") assert.equal(await database.count("run"), 0, how);
     }
   }
+});
+
+test("what is deleted while a batch is on its way is not in the next", async () => {
+  const programs = new Programs();
+  const job = programs.job({});
+  const queries = Array.from({ length: 20 }, (_, i) => `query ${i}`);
+  const { database, client } = await member(programs, ...queries);
+  await client.refresh();
+  await agree(client, job);
+  let sent = 0;
+  const slow = httpBy(async (question) => {
+    if (!question.url.includes("/reports/")) return programs.carry(question);
+    sent += 1;
+    if (sent === 1) return { status: 413, body: new ArrayBuffer(0) };
+    const answer = await programs.carry(question);
+    if (sent === 2) await deleteWhere(database, () => true);
+    return answer;
+  });
+  await finish(new Client(database, slow, () => programs.clock), programs);
+  assert.ok(sent >= 2);
+  assert.ok(programs.arrived(job).length <= 16, "the first batch alone");
+  const rows = await outgoing(database, job.id);
+  assert.equal(rows.filter((row) => row.sent !== null).length, programs.arrived(job).length);
+  assert.ok(rows.every((row) => row.artifact === ""));
 });
 
 test("a forged job stops everything", async () => {
