@@ -143,6 +143,8 @@ class Firefox:
         found: list[str] = []
 
         def there() -> bool:
+            if self.evaluate("document.readyState") != "complete":
+                return False  # without its style, a page still moves away under a click
             with suppress(PageLeftError):
                 (element,) = self.do("WebDriver:FindElement", using="css selector", value=selector).values()
                 found.append(element)
