@@ -16,6 +16,10 @@ CHROMIUM = ("chromium", "chromium-browser", "google-chrome", "google-chrome-stab
 FIREFOX = ("firefox-esr", "firefox")
 
 
+# Without its style a page still moves away under a click, and htmx does not listen yet to what it has just put in.
+SETTLED = "document.readyState == 'complete' && !document.querySelector('.htmx-added, .htmx-settling')"
+# What htmx writes as an error when the next key replaces a request; one that fails is "htmx:sendError" besides.
+REPLACED = ("htmx:afterRequest, ", "htmx:sendAbort, ")
 LEFT = ("no such element", "stale element reference", "no such window", "unknown error")  # while a page is replaced
 
 
@@ -56,7 +60,8 @@ class Chromium:
         page.on("request", lambda asked: None if asked.url.startswith(own) else self._complain(f"asked {asked.url}"))
 
     def _complain(self, what: str) -> None:
-        self._complaints.append(what)
+        if not what.startswith(REPLACED):
+            self._complaints.append(what)
 
     def open(self, address: str) -> None:
         self.page.goto(address)
@@ -65,9 +70,13 @@ class Chromium:
         return self.page.wait_for_selector(selector, state="attached")
 
     def click(self, selector: str) -> None:
+        self.find(selector)
+        until(lambda: self.evaluate(SETTLED))
         self.page.click(selector)
 
     def fill(self, selector: str, text: str) -> None:
+        self.find(selector)
+        until(lambda: self.evaluate(SETTLED))
         self.page.fill(selector, "")
         self.page.type(selector, text)
 
@@ -143,8 +152,8 @@ class Firefox:
         found: list[str] = []
 
         def there() -> bool:
-            if self.evaluate("document.readyState") != "complete":
-                return False  # without its style, a page still moves away under a click
+            if not self.evaluate(SETTLED):
+                return False
             with suppress(PageLeftError):
                 (element,) = self.do("WebDriver:FindElement", using="css selector", value=selector).values()
                 found.append(element)
