@@ -11,6 +11,8 @@ from ibis.backends import BaseBackend
 
 from searchveil.errors import InputError, setting
 
+SHARED_MEMORY = 3_000_000_000  # bytes
+
 
 class FirstRows(NamedTuple):
     """The first `n` of each user's rows that count."""
@@ -90,7 +92,7 @@ class Engine(ABC):
         yield
 
     @contextmanager
-    def sharing_memory(self) -> Iterator[None]:
+    def sharing_memory(self, most: int = SHARED_MEMORY) -> Iterator[None]:
         """While large things are worked out beside it in this process, the engine keeps to a smaller part of memory."""
         yield
 

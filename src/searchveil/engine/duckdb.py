@@ -10,7 +10,7 @@ import ibis
 import ibis.expr.datatypes as dt
 import ibis.expr.types as ir
 
-from searchveil.engine.base import EarlyRows, Engine, FirstRows
+from searchveil.engine.base import SHARED_MEMORY, EarlyRows, Engine, FirstRows
 from searchveil.engine.builtin import builtin
 from searchveil.engine.size import memory_in_bytes
 from searchveil.errors import InputError, setting
@@ -47,7 +47,6 @@ def _earliest(time, n) -> dt.Array(dt.timestamp): ...  # type: ignore[no-untyped
 
 
 UNITS = ("bytes", "KiB", "MiB", "GiB", "TiB")  # as DuckDB writes its settings
-SHARED_MEMORY = 3_000_000_000  # bytes
 
 
 def not_a_pattern(path: str) -> str:
@@ -153,14 +152,14 @@ class DuckDBEngine(Engine):
                 self.sql(f"drop table if exists staged_{number}")
 
     @contextmanager
-    def sharing_memory(self) -> Iterator[None]:
+    def sharing_memory(self, most: int = SHARED_MEMORY) -> Iterator[None]:
         """Unless the user has set a limit: staged tables fill whatever there is, though they do well on disk."""
         usual = str(self.connection.con.sql("select current_setting('memory_limit')").fetchall()[0][0])
         number, unit = usual.split()
-        if self._limited or float(number) * 1024 ** UNITS.index(unit) <= SHARED_MEMORY:
+        if self._limited or float(number) * 1024 ** UNITS.index(unit) <= most:
             yield
             return
-        self.sql(f"set memory_limit = '{SHARED_MEMORY}B'")
+        self.sql(f"set memory_limit = '{most}B'")
         try:
             yield
         finally:

@@ -31,6 +31,7 @@ from searchveil.scratch import Scratch
 
 ITEM = "log"
 LONGEST_PERIOD = 36_600  # days
+MOST_MEMORY = 2_400_000_000  # bytes for the engine, beside what the rounds hold
 CAVEATS = (
     "The users, sessions and searches of data are invented: drawn from noisy statistics, which are in statistics.json. "
     "No single one of them means anything, and none is a person's",
@@ -158,7 +159,7 @@ class Synthetic(Mechanism[SyntheticSettings]):
 
     def publish(self, log: SearchLog, plan: Plan[SyntheticSettings], source: Source, progress: Progress) -> Published:
         settings = plan.settings
-        with log.engine.sharing_memory(), log.engine.forgetting_staged():
+        with log.engine.sharing_memory(MOST_MEMORY), log.engine.forgetting_staged():
             measured = Measuring.start(log, settings.period, settings.budget, source, progress).statistics()
         tables = tables_of(measured, settings.tail, settings.scale, source.seed(), progress)
         return Published(tables, figures=figures_of(measured), documents={record.NAME: record.to_json(measured)})
