@@ -177,11 +177,11 @@ def test_spellings_need_a_threshold_of_their_own(crowd: LocalCrowd) -> None:
 def test_a_way_of_three_relays(tmp_path: Path) -> None:
     crowd = LocalCrowd(tmp_path, relays=3, hops=3)
     job = crowd.job(make_policy("FT_u", k=2))
-    for i in range(4):
+    for i in range(16):
         crowd.run(crowd.member(str(i), ["far"]), job)
-    assert crowd.counts(job) == {"far": 4}
+    assert crowd.counts(job) == {"far": 16}
     entered = {host for host, path, _ in crowd.network.seen if path == "/reports/3"}
-    assert len(entered) > 1  # not always the first relay
+    assert len(entered) > 1  # not always one: by chance in one of 14 million runs
     sizes = {len(body) % 8 for _, path, body in crowd.network.seen if path.startswith("/reports")}
     assert sizes == {0}  # dummies round the number of reports
     crowd.close()
