@@ -219,7 +219,7 @@ def test_a_client_waits_between_its_tokens_and_its_reports(crowd: LocalCrowd, mo
     waits: list[tuple[float, list[str]]] = []
     job = crowd.job(make_policy("FT_u", k=2))
     monkeypatch.setattr(
-        "searchveil.crowd.client.time.sleep",
+        "searchveil.crowd.client.sleep",
         lambda seconds: waits.append((seconds, [path for _, path, _ in crowd.network.seen])),
     )
     for name in "abc":

@@ -7,12 +7,12 @@ same reports. Nothing is sent twice that would count twice.
 import hashlib
 import hmac
 import os
-import time
 from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from http.cookiejar import CookieJar, DefaultCookiePolicy
 from secrets import SystemRandom
+from time import sleep, time
 from typing import Any
 
 import httpx
@@ -91,7 +91,7 @@ class Client:
         *,
         http: httpx.Client | None = None,
         named: httpx.Client | None = None,
-        clock: Callable[[], float] = time.time,
+        clock: Callable[[], float] = time,
         patience: float = 0.2,
         longest_wait: float = 0,
     ) -> None:
@@ -133,7 +133,7 @@ class Client:
             made = self._make_reports(job)
         if made is not None:  # the server knows who has just fetched tokens
             longest = min(self.longest_wait, max(0.0, job.expires - self.clock()))
-            time.sleep(SystemRandom().uniform(0, longest))
+            sleep(SystemRandom().uniform(0, longest))
         if made == 0:
             self._send_once(job, [], Counter())  # whether the coins let anything through stays hidden on the way
         refused = self._send(job)
@@ -276,7 +276,7 @@ class Client:
             if not waiting:
                 return sum(count >= enough for count in refusals.values())
             if 0 < attempt < TRIES:
-                time.sleep(self.patience * 2**attempt)
+                sleep(self.patience * 2**attempt)
             if attempt < TRIES:
                 refusals.update(self._send_once(job, waiting, tried))
         raise CrowdError("the relays or the server cannot be reached; run again later, nothing is lost")
@@ -340,7 +340,7 @@ class Client:
         trouble = ""
         for attempt in range(TRIES):
             if attempt:
-                time.sleep(self.patience * 2**attempt)
+                sleep(self.patience * 2**attempt)
             try:
                 answer = ask()
             except httpx.HTTPError as error:
