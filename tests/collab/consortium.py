@@ -1,6 +1,5 @@
 """A consortium on loopback: a coordinator and parties in threads, over real TLS."""
 
-import socket
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -19,6 +18,7 @@ from searchveil.collab.party import Noise
 from searchveil.collab.simulate import run_text
 from searchveil.engine import open_engine
 from searchveil.log import SearchLog
+from searchveil.ports import KeptPorts
 from searchveil.privacy.noise import Integers, Source
 from searchveil.privacy.noise_shares import NoiseShare, Padding
 
@@ -37,12 +37,6 @@ class NoNoise(Noise):
 
     def shares(self, n: int, source: Source) -> Integers:
         return 0 * self.share.sample(n, source)
-
-
-def free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 def search_log(searches: Searches) -> SearchLog:
@@ -72,7 +66,8 @@ class Consortium:
             for other in self.identities.values():
                 if one is not other:
                     one.pin(other.certificate_path)
-        self.address = f"127.0.0.1:{free_port()}"
+        self.port = KeptPorts(1)  # as long as the consortium is there
+        self.address = f"127.0.0.1:{self.port.numbers[0]}"
         paper = self.settings.get("mode") == "paper"
         usual = {"epsilon": 5.0, "delta": 1e-4, "deadline": 40, "silence": 5} | ({} if paper else {"per_user": 3})
         self.settings = usual | self.settings

@@ -146,7 +146,7 @@ def forked(self: Simulation, place: Path, name: str, log: Path | None, normalize
 
 @pytest.mark.slow
 def test_releases_of_simulate_are_not_refuted(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Real noise, whose key nobody fixes: a false alarm in a thousand times at most."""
+    """Real noise, whose key nobody fixes: a false alarm once in a million times."""
     monkeypatch.setattr(Simulation, "_start", forked)
     ran.clear()
     mechanism = Simulated(0.25, 0.05, per_user=1)

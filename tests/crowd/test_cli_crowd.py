@@ -16,9 +16,10 @@ from searchveil.cli import answer
 from searchveil.crowd import tools
 from searchveil.crowd.config import Addresses
 from searchveil.crowd.own_log import _search_in
-from searchveil.crowd.simulate import _free_ports, wait_for
+from searchveil.crowd.simulate import ENDS_WITHIN, wait_for
 from searchveil.log.demo import write_demo
 from searchveil.log.normalize import Normalization
+from searchveil.ports import KeptPorts
 
 pytestmark = pytest.mark.slow
 
@@ -91,7 +92,8 @@ def chromium_history(path: Path, query: str) -> None:
 def test_a_community_from_the_command_line(tmp_path: Path, searchveil: Run) -> None:
     """Three members with a Firefox, a Chromium and a CSV: what two share is published, and paid for by a ledger."""
     home = tmp_path / "community"
-    urls = [f"http://127.0.0.1:{port}" for port in _free_ports(3)]
+    ports = KeptPorts(3)
+    urls = [f"http://127.0.0.1:{port}" for port in ports.numbers]
     places = ["--server", urls[0], "--randomness", urls[1], "--relay", urls[2]]
     made = json.loads(searchveil("crowd", "init", home, "--name", "Club", *places, "--members", 3, "--json"))
     assert Addresses().server.endswith("8700")
@@ -136,22 +138,23 @@ def test_a_community_from_the_command_line(tmp_path: Path, searchveil: Run) -> N
         searchveil("crowd", "job", "release", other[:8], *config, "--out", tmp_path / "paid", *enough)
         record = json.loads((tmp_path / "paid" / "guarantee.json").read_text())
         assert (record["guarantee"]["trust"], record["guarantee"]["epsilon"]) == ("nobody", 1.0)
-        page = httpx.get(urls[0]).text
+        page = httpx.get(urls[0], timeout=60).text
         assert "What leaves your machine" in page
         assert "Club: jobs" in page
         links = re.findall(r'href="([^"]+)"', page)
         assert {link.split("/")[-1] for link in links} == {path.name for path in out.iterdir()}
         assert all(f"releases/{job}/" in link for link in links)  # the other release was not published
         for link in links:
-            assert httpx.get(f"{urls[0]}/{link}").content == (out / link.split("/")[-1]).read_bytes()
+            assert httpx.get(f"{urls[0]}/{link}", timeout=60).content == (out / link.split("/")[-1]).read_bytes()
             assert f"{urls[0]}/{link}" in searchveil("crowd", "status", urls[0])
         for missing in (f"{job}/..%2fserver.toml", f"{job}/server.toml", f"{other}/README.md", "zz/README.md"):
-            assert httpx.get(f"{urls[0]}/releases/{missing}").status_code == 404
+            assert httpx.get(f"{urls[0]}/releases/{missing}", timeout=60).status_code == 404
     finally:
         for process in processes:
             process.terminate()
         for process in processes:
-            process.wait(20)
+            process.wait(ENDS_WITHIN)
+        ports.close()
 
 
 def test_searches_are_found_on_the_pages_of_many_countries_and_nowhere_else() -> None:

@@ -3,7 +3,6 @@
 import os
 import shutil
 import signal
-import socket
 import subprocess
 import tempfile
 import threading
@@ -17,25 +16,29 @@ import pytest
 from searchveil.crowd.aggregate import open_reports
 from searchveil.crowd.artifacts import Search
 from searchveil.crowd.client import Client
-from searchveil.crowd.config import Community, invite
+from searchveil.crowd.config import Addresses, Community, init, invite
 from searchveil.crowd.jobs import Job
 from searchveil.crowd.own_log import OwnLog
 from searchveil.crowd.policy import make_policy
 from searchveil.crowd.programs import job_named, new_job
-from searchveil.crowd.simulate import running, start, wait_for
+from searchveil.crowd.simulate import ENDS_WITHIN, HOLD_SECONDS, start, wait_for
+from searchveil.ports import LOOPBACK, KeptPorts
 
 pytestmark = pytest.mark.slow
+
+LIMIT = 250  # seconds after which a client hangs, on a machine however slow
 
 
 def run_clients(home: Path, community: Community, job: Job, clients: int, queries: int) -> None:
     """One after the other; each has queries 0 … q − 1 and goes on until all have arrived."""
     invitations = invite(home, clients)
-    with httpx.Client(timeout=10) as http:
+    with httpx.Client(timeout=60) as http:
         for number in range(clients):
             log = OwnLog(home / "clients" / f"{number}.sqlite")
             log.add(Search(f"query {i}", 1.0) for i in range(queries))
             log.set_consent(job.id.hex(), "always")
-            for _ in range(20):
+            until = time.monotonic() + LIMIT
+            while time.monotonic() < until:  # a program may take long to be back
                 client = Client(
                     log, community, invitations[number], bytes([number]) * 32, http=http, named=http, patience=0.05
                 )
@@ -61,14 +64,14 @@ def counts(home: Path, job: Job) -> dict[str, int]:
 @pytest.mark.parametrize("database", ["sqlite", "postgresql"])
 def test_killed_servers_lose_and_double_nothing(tmp_path: Path, request: pytest.FixtureRequest, database: str) -> None:
     """kill -9 of server, relay and randomness server, again and again, while clients send; all is there, once."""
-    with running(tmp_path) as community:
-        if database == "postgresql":
-            config = tmp_path / "server.toml"
-            config.write_text(config.read_text().replace("server.sqlite", request.getfixturevalue("postgres")))
-        job = new_job(tmp_path / "server.toml", "query", make_policy("FT_a", k=2))
-    # The community's own processes have ended; these are ours to kill.
     programs = {"randomness": "randomness.toml", "server": "server.toml", "relay": "relay-1.toml"}
-    urls = {"randomness": community.randomness, "server": community.server, "relay": community.relays[0].url}
+    ports = KeptPorts(len(programs))  # a program that is down finds its port again
+    urls = {name: f"http://{LOOPBACK}:{port}" for name, port in zip(programs, ports.numbers, strict=True)}
+    places = Addresses(urls["server"], urls["randomness"], (urls["relay"],))
+    community = init(tmp_path, "test", places, hold_seconds=HOLD_SECONDS)
+    if database == "postgresql":
+        config = tmp_path / "server.toml"
+        config.write_text(config.read_text().replace("server.sqlite", request.getfixturevalue("postgres")))
     processes = {name: start(name, tmp_path / config) for name, config in programs.items()}
     stop = threading.Event()
 
@@ -85,6 +88,7 @@ def test_killed_servers_lose_and_double_nothing(tmp_path: Path, request: pytest.
     try:
         for name, process in processes.items():
             wait_for(urls[name], process)
+        job = new_job(tmp_path / "server.toml", "query", make_policy("FT_a", k=2))
         killer = threading.Thread(target=kill_again_and_again)
         killer.start()
         try:
@@ -96,6 +100,7 @@ def test_killed_servers_lose_and_double_nothing(tmp_path: Path, request: pytest.
         for process in processes.values():
             process.kill()
             process.wait()
+        ports.close()
     assert counts(tmp_path, job) == {f"query {i}": 6 for i in range(12)}
 
 
@@ -119,9 +124,8 @@ def postgres() -> Iterator[str]:
     if programs is None:
         pytest.skip("PostgreSQL is not installed (apt install postgresql)")
     folder = Path(tempfile.mkdtemp(prefix="searchveil-postgres-"))  # pytest's own folders are for root's eyes only
-    with socket.socket() as free:
-        free.bind(("127.0.0.1", 0))
-        port = free.getsockname()[1]
+    kept = KeptPorts(1)
+    port = kept.numbers[0]
     user: dict[str, object] = {}
     if os.getuid() == 0:
         user = {"user": "nobody", "group": "nogroup", "extra_groups": []}
@@ -149,14 +153,15 @@ def postgres() -> Iterator[str]:
         yield url
     finally:
         server.send_signal(signal.SIGINT)
-        server.wait(20)
+        server.wait(ENDS_WITHIN)
+        kept.close()
         shutil.rmtree(folder)
 
 
 def _wait_for_postgres(url: str) -> None:
     import psycopg
 
-    for _ in range(200):
+    for _ in range(1200):
         try:
             psycopg.connect(url).close()
             return

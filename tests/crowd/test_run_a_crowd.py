@@ -23,7 +23,8 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from forked import fork_server
 from test_cli_crowd import firefox_history
 
-from searchveil.crowd.simulate import _free_ports, wait_for
+from searchveil.crowd.simulate import ENDS_WITHIN, wait_for
+from searchveil.ports import KeptPorts
 
 PAGE = (Path(__file__).parents[2] / "docs" / "run-a-crowd.md").read_text(encoding="utf-8")
 FENCE = re.compile(r"^```(\w+)\n(.*?)^```", re.MULTILINE | re.DOTALL)
@@ -70,14 +71,15 @@ def programs(lines: list[str], folder: Path, env: dict[str, str], urls: dict[str
         for process in processes:
             process.terminate()
         for process in processes:
-            process.wait(30)
+            process.wait(ENDS_WITHIN)
 
 
 @pytest.mark.slow
 def test_the_commands_of_the_page_run_over_tls(tmp_path: Path) -> None:
     names = {"server": "crowd.example:8700", "randomness": "dice.example:8701"}
     names |= {f"relay-{i}": f"relay-{letter}.example:8710" for i, letter in ((1, "a"), (2, "b"))}
-    urls = {name: f"https://localhost:{port}" for name, port in zip(names, _free_ports(4), strict=True)}
+    ports = KeptPorts(4)
+    urls = {name: f"https://localhost:{port}" for name, port in zip(names, ports.numbers, strict=True)}
     known = {"JOB": "", "CODE": ""}
     community = tmp_path / "community"
     issuer = certificate("authority", tmp_path)
@@ -113,11 +115,12 @@ def test_the_commands_of_the_page_run_over_tls(tmp_path: Path) -> None:
         assert known["JOB"] in run(f"searchveil crowd status {urls['server']}")
         # Whoever does not know the authority talks to nobody.
         with pytest.raises(httpx.ConnectError, match="CERTIFICATE_VERIFY_FAILED"):
-            httpx.get(f"{urls['server']}/jobs")
+            httpx.get(f"{urls['server']}/jobs", timeout=60)
         context = ssl.create_default_context(cafile=tmp_path / "authority.pem")
-        with httpx.Client(verify=context) as knowing:
+        with httpx.Client(verify=context, timeout=60) as knowing:
             assert knowing.get(f"{urls['server']}/jobs").status_code == 200
         run(release[0])
+    ports.close()
     assert json.loads((community / "release" / "guarantee.json").read_text())["guarantee"]["epsilon"] == 1
 
 

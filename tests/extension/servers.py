@@ -17,13 +17,15 @@ from searchveil.crowd.config import Addresses, init, invite
 from searchveil.crowd.jobs import Job
 from searchveil.crowd.policy import Policy
 from searchveil.crowd.programs import job_named, new_job
-from searchveil.crowd.simulate import _free_ports, start, wait_for
+from searchveil.crowd.simulate import start, wait_for
+from searchveil.ports import KeptPorts
 
 
 class Servers:
     def __init__(self, home: Path) -> None:
         self.home = home
-        urls = [f"http://127.0.0.1:{port}" for port in _free_ports(3)]
+        self.ports = KeptPorts(3)
+        urls = [f"http://127.0.0.1:{port}" for port in self.ports.numbers]
         self.urls = dict(zip(("server", "randomness", "relay-1"), urls, strict=True))
         self.community = init(home, "Reading club", Addresses(urls[0], urls[1], (urls[2],)), hold_seconds=0.05)
         self.processes: dict[str, subprocess.Popen[bytes]] = {}
@@ -50,6 +52,7 @@ class Servers:
             self.stop(program)
         for wire in self.wires.values():
             wire.close()
+        self.ports.close()
 
     def settings(self, program: str, **changed: object) -> None:
         """Change lines of a program's file; it takes them when it starts again."""

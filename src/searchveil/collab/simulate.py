@@ -3,7 +3,6 @@
 import json
 import os
 import shutil
-import socket
 import subprocess
 import sys
 import time
@@ -18,6 +17,7 @@ from searchveil.collab import identity
 from searchveil.collab.agreement import check_settings
 from searchveil.errors import InputError, as_option, shortest
 from searchveil.log import SearchLog
+from searchveil.ports import LOOPBACK, KeptPorts
 from searchveil.progress import Progress, silent
 from searchveil.publish.individual import Individual
 from searchveil.publish.release import Release
@@ -148,11 +148,12 @@ class Simulation:
         """Only the joint release, in a folder in which everybody's files lie."""
         progress(f"splitting the log by user into {self.parties}")
         logs = {name: self._written(part, place / f"{name}.parquet") for name, part in self.split(log).items()}
-        self._prepare(place, log.normalization.words)
-        progress("running the parties")
-        start = time.monotonic()
-        self._processes(place, logs, log.normalization.words, watch)
-        seconds = time.monotonic() - start
+        with KeptPorts(1) as port:
+            self._prepare(place, log.normalization.words, port.numbers[0])
+            progress("running the parties")
+            start = time.monotonic()
+            self._processes(place, logs, log.normalization.words, watch)
+            seconds = time.monotonic() - start
         if self.transcripts is not None:
             self.transcripts.mkdir(exist_ok=True)
             for name in (*self.names, COORDINATOR):
@@ -197,7 +198,7 @@ class Simulation:
         pq.write_table(log.engine.fetch(log.table), path)
         return path
 
-    def _prepare(self, place: Path, normalize: str) -> None:
+    def _prepare(self, place: Path, normalize: str, port: int) -> None:
         identities = {name: identity.create(place / name, name) for name in (*self.names, COORDINATOR)}
         for one in identities.values():
             for other in identities.values():
@@ -205,7 +206,7 @@ class Simulation:
                     one.pin(other.certificate_path)
         fingerprints = {name: one.certificate.fingerprint for name, one in identities.items()}
         settings = {**self.settings, "normalize": normalize}
-        (place / "run.toml").write_text(run_text(fingerprints, f"127.0.0.1:{_free_port()}", settings))
+        (place / "run.toml").write_text(run_text(fingerprints, f"{LOOPBACK}:{port}", settings))
 
     def _processes(self, place: Path, logs: Mapping[str, Path], normalize: str, watch: Watch | None) -> None:
         names = [COORDINATOR, *self.names]
@@ -258,9 +259,3 @@ def _last_words(path: Path) -> str:
 
 def _options(**given: Any) -> list[str]:
     return [word for name, value in given.items() for word in as_option(name, value).split(" ")]
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
