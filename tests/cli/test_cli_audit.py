@@ -16,12 +16,13 @@ AUDIT = ("audit", "--method", "zealous", "--epsilon", "1.5", "--delta", "0.05", 
 
 @pytest.mark.slow
 def test_a_kept_promise_is_not_refuted(searchveil: Any) -> None:
-    said = searchveil(*AUDIT, "--runs", "60", "--json")
+    """With noise of its own: a false alarm once in 14,000 times at most, were the promise kept by nothing to spare."""
+    said = searchveil(*AUDIT, "--runs", "120", "--confidence", "0.999", "--json")
     assert said.code == 0, said.err
     assert said.json["verdict"] == "not refuted"
-    assert said.json["runs"] == 60
+    assert said.json["runs"] == 120
     assert [finding["canary"] for finding in said.json["findings"]] == ["near"]
-    assert "… release 1 of 60" in said.err
+    assert "… release 1 of 120" in said.err
 
 
 @pytest.mark.slow
