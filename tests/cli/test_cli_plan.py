@@ -204,3 +204,21 @@ def test_weighted_of_a_tiny_delta_gets_an_answer(tmp_path: Path) -> None:
     """Tails of the first rounds are so far out that computing them would take minutes."""
     planned = plan(tmp_path, "--epsilon", "1", "--delta", "1e-300")
     assert planned["needed_users"]["users"] > planned["parameters"]["threshold"] > 1000
+
+
+@pytest.mark.parametrize(
+    ("method", "told"),
+    [
+        ("weighted", "if about 12 sessions hold it, of 25 items each"),
+        ("safelog-session", "if 14 sessions have it in their first 3 queries."),
+    ],
+)
+def test_a_plan_speaks_of_whom_the_log_tells_apart(tmp_path: Path, method: str, told: str) -> None:
+    (tmp_path / "log.csv").write_text("session,query\ns1,news\ns2,news\n")
+    asked = ("--method", method, "--epsilon", "4", "--delta", "1e-5")
+    shown = succeed(tmp_path, "plan", "log.csv", "--column", "user=session", *asked).out
+    assert told in shown
+    assert "users" not in shown.replace("at least two users", "").replace("counts               users", "")
+    without = succeed(tmp_path, "plan", *asked).out
+    assert "users h" in without
+    assert "A user is whom the log tells apart." in without

@@ -24,7 +24,7 @@ from searchveil.privacy.noise_shares import NoiseShare, Padding
 
 Searches = Mapping[str, Sequence[str]]  # queries by user
 
-LIMIT = 60  # seconds after which a run hangs, on a machine however slow
+LIMIT = 280  # seconds after which a run hangs, on a machine however slow
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class Consortium:
         self.port = KeptPorts(1)  # as long as the consortium is there
         self.address = f"127.0.0.1:{self.port.numbers[0]}"
         paper = self.settings.get("mode") == "paper"
-        usual = {"epsilon": 5.0, "delta": 1e-4, "deadline": 40, "silence": 5} | ({} if paper else {"per_user": 3})
+        usual = {"epsilon": 5.0, "delta": 1e-4, "deadline": 200, "silence": 20} | ({} if paper else {"per_user": 3})
         self.settings = usual | self.settings
         self.text = run_text(self.fingerprints(), self.address, self.settings)
 

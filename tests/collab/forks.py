@@ -20,7 +20,7 @@ from typing import Any
 
 from searchveil.collab.simulate import same_modules
 
-LIMIT = 150  # seconds after which a command hangs, on a machine however slow
+LIMIT = 280  # seconds after which a command hangs, on a machine however slow
 Fault = tuple[str, ...]  # a function of this file and what it is called with
 
 

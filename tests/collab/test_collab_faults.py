@@ -113,20 +113,20 @@ def test_a_line_that_is_cut_for_a_while(tmp_path: Path) -> None:
 @pytest.mark.slow
 def test_a_party_that_is_slow_is_waited_for(tmp_path: Path) -> None:
     """Longer than the silence that is allowed: it lives, and its heart beats."""
-    consortium = Consortium(tmp_path, 2, settings={"silence": 3})
+    consortium = Consortium(tmp_path, 2, settings={"silence": 8})
     parties = {name: consortium.party(name, LOGS[name], noise=NoNoise()) for name in consortium.names}
-    slowed(parties["b"], "ids", 5)
+    slowed(parties["b"], "ids", 10)
     assert consortium.run(LOGS, parties=parties).failed == {}
 
 
 def test_a_party_that_misses_the_deadline_is_named(tmp_path: Path) -> None:
-    consortium = Consortium(tmp_path, 2, settings={"silence": 3, "deadline": 4})
+    consortium = Consortium(tmp_path, 2, settings={"silence": 20, "deadline": 10})
     parties = {name: consortium.party(name, LOGS[name]) for name in consortium.names}
-    slowed(parties["b"], "totals", 6)
+    slowed(parties["b"], "totals", 13)
     outcome = consortium.run(LOGS, parties=parties)
     outcome.assert_nothing_published()
     for failed in outcome.failed.values():
-        assert "the deadline of 4 s has passed" in str(failed)
+        assert "the deadline of 10 s has passed" in str(failed)
         assert "b had not finished" in str(failed)
 
 
@@ -148,7 +148,7 @@ def test_a_party_that_comes_again_cannot_take_up_the_run(tmp_path: Path) -> None
     second = threading.Thread(target=come_again, daemon=True)
     second.start()
     outcome = consortium.run(LOGS, parties=parties)
-    second.join(30)
+    second.join(LIMIT)
     outcome.assert_nothing_published()
     for failed in (*outcome.failed.values(), *again):
         assert "b sent what is refused: it came a second time" in str(failed)
@@ -237,7 +237,8 @@ def test_a_process_that_is_killed(victim: str, phases: Sequence[str], tmp_path: 
     """At every phase, in a run of its own; the runs wait side by side."""
     runs = {}
     for phase in phases:
-        settings = {"method": "sampling", "item": "click", "delta": 0.5, "silence": 20, "deadline": 60}
+        deadline = 60 if phase in ("agreement", "keys") else 200  # who never comes is waited for until then
+        settings = {"method": "sampling", "item": "click", "delta": 0.5, "silence": 20, "deadline": deadline}
         runs[phase] = Processes(Consortium(tmp_path / phase, 2, settings=settings))
         runs[phase].start_all({victim: ("killed_at", phase)})
     for phase, processes in runs.items():

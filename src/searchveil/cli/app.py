@@ -166,7 +166,9 @@ def plan(
     show.plan(planned)
     if how.wanted:
         print(f"To release so much, type: --sampler {how.given['sampler']} --delta {how.given['delta']}")
-    planning.print_beside(beside, assumed=how.extras.get("assume"))
+    planning.print_beside(beside, planned.guarantee.unit, assumed=how.extras.get("assume"))
+    if not log:
+        print(planning.WITHOUT_A_LOG)
 
 
 @method_command(

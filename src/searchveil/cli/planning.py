@@ -15,6 +15,12 @@ if TYPE_CHECKING:
     from searchveil.publish.mechanism import Mechanism
     from searchveil.publish.plan import Plan
 
+# Of whom a promise is, only a log can say.
+WITHOUT_A_LOG = (
+    "A user is whom the log tells apart. Where it knows sessions, cookies or addresses alone, all this is about one of "
+    "those: give the log too, or see its unit in `searchveil inspect`."
+)
+
 
 def plan_of(
     how: MethodOptions, reading: LogOptions, log: list[str] | None, users: int | None
@@ -80,7 +86,7 @@ def _typed(mechanism: "Mechanism") -> str:
     return f"--method {mechanism.method}" + ("" if guided else " --guide-share 0")
 
 
-def print_beside(beside: Mapping[str, Any], assumed: str | None) -> None:
+def print_beside(beside: Mapping[str, Any], unit: str, assumed: str | None) -> None:
     """What was asked for beside the plan itself."""
     if "warning" in beside:
         show.remark(beside["warning"])
@@ -91,7 +97,7 @@ def print_beside(beside: Mapping[str, Any], assumed: str | None) -> None:
     if "needed_users" in beside:
         users, held = beside["needed_users"]["users"], beside["needed_users"]["held"]
         print(
-            f"An item comes out with probability ½ if about {users:,} users hold it, of {show.counted(held, 'item')} "
+            f"An item comes out with probability ½ if about {users:,} {unit}s hold it, of {show.counted(held, 'item')} "
             "each (the others their own alone)."
         )
     if "expected_rows" in beside:

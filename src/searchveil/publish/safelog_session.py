@@ -21,7 +21,7 @@ from searchveil.privacy import calibrate, safelog
 from searchveil.privacy.guarantee import Guarantee, Notion
 from searchveil.privacy.noise import DiscreteLaplace, Source
 from searchveil.progress import Progress
-from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Published
+from searchveil.publish.mechanism import AT_LEAST_TWO_USERS, Mechanism, Published, unit_of
 from searchveil.publish.parameters import Declared, Delta, Epsilon, NeighboursKind
 from searchveil.publish.plan import Plan, Selection, Sessions, Settings, given
 from searchveil.publish.safelog_click import (
@@ -162,17 +162,17 @@ class SafeLogSession(Mechanism[SafeLogSessionSettings]):
             self._settings(scale, thresholds),
             guarantee,
             {"paper_epsilon": paper_epsilon, "paper_delta": paper_delta},
-            takes=self._takes(thresholds[0]),
+            takes=self._takes(thresholds[0], unit_of(log)),
             counts="users" if self.variant == "ours" else "occurrences",
         )
 
-    def _takes(self, threshold: int) -> str:
+    def _takes(self, threshold: int, unit: str) -> str:
         sessions = "session" if self.sessions_per_user == 1 else f"{self.sessions_per_user} sessions"
-        said = (
-            f"A sequence comes out with probability ½ if {threshold:,} users have it in the first "
-            f"{self.queries_per_session} queries of their first {sessions}."
-        )
-        if self.sessions_per_user > 1:
+        where = f"the first {self.queries_per_session} queries of their first {sessions}"
+        if unit == "session":
+            where = f"their first {self.queries_per_session} queries"
+        said = f"A sequence comes out with probability ½ if {threshold:,} {unit}s have it in {where}."
+        if self.sessions_per_user > 1 or unit != "user":
             return said
         in_all = float(f"{threshold * ONE_USER_IN:.1g}")
         return f"{said} In a log like the demo log that takes about {in_all:,.0f} users; fewer queries take fewer."
