@@ -1,6 +1,5 @@
 """A person's own log and the state of its jobs, in one SQLite file on this person's machine."""
 
-import os
 import re
 import shutil
 import sqlite3
@@ -15,6 +14,7 @@ from searchveil.crowd.artifacts import Search, kind_named
 from searchveil.crowd.jobs import Job
 from searchveil.crowd.tokens import Request
 from searchveil.errors import InputError
+from searchveil.private import keep_private, make_private
 from searchveil.scratch import Scratch
 
 Answer = Literal["always", "ask", "never"]
@@ -67,8 +67,7 @@ class OwnLog:
     def __init__(self, path: Path, *, durable: bool = True) -> None:
         """`durable` waits for the disk, so that a run goes on where it was even after the power failed."""
         path.parent.mkdir(parents=True, exist_ok=True)
-        if not path.exists():
-            os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
+        make_private(path)
         self.path = path
         try:
             self.file = sqlite3.connect(path, isolation_level=None, check_same_thread=False)
@@ -78,6 +77,7 @@ class OwnLog:
             self.file.executescript(SCHEMA)
         except sqlite3.Error as error:
             raise InputError(f"{path} cannot be used as a log: {error}") from error
+        keep_private(path)
 
     def close(self) -> None:
         self.file.close()

@@ -4,7 +4,6 @@ Whatever is acknowledged is on the disk. Each token is a primary key, so that no
 """
 
 import hashlib
-import os
 import threading
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -19,6 +18,7 @@ from sqlalchemy.engine import Connection, Engine
 from searchveil.crowd.report import Report
 from searchveil.crowd.tokens import NONCE_BYTES, TokenError
 from searchveil.errors import InputError
+from searchveil.private import keep_private, make_private
 
 _META = sa.MetaData()
 JOB = sa.Table(
@@ -104,13 +104,19 @@ class Store:
         try:
             self.engine: Engine = sa.create_engine(url)
             self.is_sqlite = self.engine.dialect.name == "sqlite"
+            file = self.engine.url.database if self.is_sqlite else None
+            own = Path(file) if file and file != ":memory:" else None
+            if own is not None:
+                with suppress(OSError):  # SQLite says what is wrong
+                    make_private(own)
             if self.is_sqlite:
-                _keep_private(self.engine.url.database)
                 sa.event.listen(self.engine, "connect", _set_up_sqlite)
             _META.create_all(self.engine)
         except (sa.exc.SQLAlchemyError, ImportError) as error:
             said = str(getattr(error, "orig", error)).splitlines()[0]
             raise InputError(f"the database cannot be opened: {said}", parameter="database") from error
+        if own is not None:
+            keep_private(own)
         self._lock = threading.Lock()
 
     def close(self) -> None:
@@ -275,13 +281,6 @@ class Store:
         """Leaves a row that is there already as it is."""
         dialect = sqlite if self.is_sqlite else postgresql
         return dialect.insert(table).on_conflict_do_nothing()
-
-
-def _keep_private(path: str | None) -> None:
-    """Readable by its owner alone: private keys are in it. What SQLite puts beside it is as the file is."""
-    if path not in (None, "", ":memory:") and not Path(path).exists():
-        with suppress(OSError):  # SQLite says what is wrong
-            os.close(os.open(path, os.O_CREAT | os.O_RDWR, 0o600))
 
 
 def _set_up_sqlite(connection: Any, record: Any) -> None:
