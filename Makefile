@@ -82,6 +82,7 @@ lint: $(VENV)/.test-tools
 	$(BIN)/ruff format --check .
 	$(BIN)/mypy
 	$(BIN)/mypy tests/extension/conftest.py
+	$(BIN)/mypy experiments
 	$(BIN)/lint-imports
 
 # The inner loop: four fifths of the tests, which need neither Spark nor a browser and take half a second at most.

@@ -51,10 +51,10 @@ def demo(engine: Engine, users: int) -> SearchLog:
 def msnbc(engine: Engine, path: Path, users: int) -> SearchLog:
     """Every visited category is a query with one result, of the users with the lowest numbers."""
     table = pq.read_table(path, columns=["user", "category"])
-    table = table.filter(pc.less(table["user"], users))
-    category = table["category"].cast(pa.string())
-    columns = {"user": table["user"].cast(pa.string()), "query": category, "url": category}
-    return SearchLog(engine.load(pa.table(columns)), engine, source="msnbc")
+    table = table.filter(pc.less(table["user"], pa.scalar(users)))
+    user, category = (table[name].cast(pa.string()) for name in ("user", "category"))
+    columns = pa.Table.from_arrays([user, category, category], names=["user", "query", "url"])
+    return SearchLog(engine.load(columns), engine, source="msnbc")
 
 
 def kept(log: SearchLog) -> SearchLog:
@@ -176,7 +176,7 @@ def program(logs: Sequence[Named]) -> None:
             for r in PARTIES:
                 simulation = Simulation(r, {"mode": "paper", "epsilon": 1, "delta": 0.5})  # which only splits
                 local = each_alone(simulation, log, partial(of_program, b=b, size=size // r))
-                total = sum(sum(table["count"].to_pylist()) for table in local)
+                total = sum(pc.sum(table["count"]).as_py() or 0 for table in local)
                 row(name, f"{b:g}", f"{r} parties, each alone", f"{total:,}", figures(truth, drawn(local)))
 
 

@@ -14,6 +14,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from math import log
 from pathlib import Path
+from typing import Any
 
 from searchveil.crowd.aggregate import publish
 from searchveil.crowd.artifacts import Search, normal
@@ -34,6 +35,8 @@ Users = Mapping[str, Sequence[Search]]
 KS = (5, 7, 10, 14, 20, 30, 50)
 EPSILON = log(10)
 RUNS = 10  # of a central release
+EXACT: tuple[PolicyName, ...] = ("FT_a", "FT_u")
+NOISY: tuple[PolicyName, ...] = ("DP_a", "DP_u")
 
 
 def job(policy: Policy) -> Job:
@@ -44,7 +47,8 @@ def released(users: Users, policy: Policy) -> dict[str, int]:
     """What comes out, with the noise of a fixed key."""
     secrets = ((hashlib.sha256(name.encode()).digest(), searches) for name, searches in users.items())
     made = publish(job(policy), central(job(policy), secrets), source=Source(bytes(32)))
-    return dict(zip(made.table["query"].to_pylist(), made.table["count"].to_pylist(), strict=True))
+    rows: list[dict[str, Any]] = made.table.to_pylist()
+    return {row["query"]: row["count"] for row in rows}
 
 
 def published_d(k: int, delta: float, per_artifact: bool) -> int:
@@ -90,9 +94,9 @@ def figure(users: Users, whose: Sequence[str] | None = None) -> list[list[str]]:
     rows = []
     for k in KS:
         row = [str(k)]
-        for name in ("FT_a", "FT_u"):
+        for name in EXACT:
             row.append(share({text for text, n in opened(name, 1000).items() if n >= k}))
-        for name in ("DP_a", "DP_u"):
+        for name in NOISY:
             d = published_d(k, delta, name == "DP_a")
             if d == 0:
                 row += ["–", "–"]

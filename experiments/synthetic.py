@@ -34,14 +34,13 @@ FIGURES = {
 
 
 def mechanisms(epsilon: float, delta: float) -> Mapping[str, Mechanism]:
-    both = {"epsilon": epsilon, "delta": delta}
     return {
-        "synthetic": sv.Synthetic(**both, from_=FIRST, to=LAST),
-        "ZEALOUS, clicks, m = 5": sv.Zealous(**both, item="click", per_user=5),
-        "ZEALOUS, clicks, m = 20": sv.Zealous(**both, item="click", per_user=20),
-        "ZEALOUS, pairs, m = 5": sv.Zealous(**both, item="pair", per_user=5),
-        "SafeLog, queries": sv.SafeLogClick(**both, transitions=True),
-        "SafeLog, sessions": sv.SafeLogSession(**both, clicks_per_user=4),
+        "synthetic": sv.Synthetic(epsilon, delta, from_=FIRST, to=LAST),
+        "ZEALOUS, clicks, m = 5": sv.Zealous(epsilon, delta, item="click", per_user=5),
+        "ZEALOUS, clicks, m = 20": sv.Zealous(epsilon, delta, item="click", per_user=20),
+        "ZEALOUS, pairs, m = 5": sv.Zealous(epsilon, delta, item="pair", per_user=5),
+        "SafeLog, queries": sv.SafeLogClick(epsilon=epsilon, delta=delta, transitions=True),
+        "SafeLog, sessions": sv.SafeLogSession(epsilon=epsilon, delta=delta, clicks_per_user=4),
         "sampling": sv.Sampling(epsilon=epsilon, delta=delta),
     }
 
