@@ -46,7 +46,7 @@ class Network(httpx.BaseTransport):
         self.thread.start()
 
     def do(self, work: Coroutine[Any, Any, T]) -> T:
-        return asyncio.run_coroutine_threadsafe(work, self.loop).result(60)
+        return asyncio.run_coroutine_threadsafe(work, self.loop).result(280)
 
     def handle_request(self, request: httpx.Request) -> httpx.Response:
         request.read()

@@ -284,7 +284,7 @@ def test_an_epochs_key_is_destroyed_though_nobody_asks(crowd: LocalCrowd, monkey
     crowd.run(crowd.member("a", ["x"]), job)
     kept = sa.select(EPOCH.c.number).where(EPOCH.c.oprf_private.is_not(None))
     crowd.clock.now = (job.epoch + 1) * crowd.randomness.epoch_seconds + crowd.randomness.grace_seconds
-    for _ in range(500):
+    for _ in range(12_000):
         with crowd.randomness.store.engine.connect() as connection:
             numbers = set(connection.execute(kept).scalars())
             spent = connection.execute(sa.select(SPENT)).all()

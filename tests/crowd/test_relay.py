@@ -85,7 +85,7 @@ def test_many_reports_of_one_sender_wait_for_those_of_others() -> None:
             assert sizes == []
             await asyncio.gather(first, relay.take(1, body(1)))
 
-    asyncio.run(asyncio.wait_for(play(), 60))
+    asyncio.run(asyncio.wait_for(play(), 280))
     assert sizes == [9]
 
 
@@ -207,7 +207,7 @@ def test_reports_on_their_way_count_as_waiting(monkeypatch: pytest.MonkeyPatch) 
             answered.set()
             return await asyncio.gather(*asked, return_exceptions=True), relay.held
 
-    answers, held = asyncio.run(asyncio.wait_for(play(), 20))
+    answers, held = asyncio.run(asyncio.wait_for(play(), 280))
     refused = [one for one in answers if isinstance(one, HTTPException)]
     assert [one.status_code for one in refused] == [503] * 3
     assert {one[::ANSWER_BYTES] for one in answers if isinstance(one, bytes)} == {bytes([RETRY]) * 40}
