@@ -2,6 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
+# Without it, each of the many Pythons that tests start would compile everything again.
+unexport PYTHONDONTWRITEBYTECODE
 SUDO := $(shell [ "$$(id -u)" = 0 ] || command -v sudo)
 
 .PHONY: demo docs quick quick-tests test all-tests lint bench bench-peers clean java browser postgres firefox node network extension studio
