@@ -41,6 +41,11 @@ os.environ["SPARK_SUBMIT_OPTS"] = " ".join(
 )
 
 
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """What needs Spark comes first, in a row: of several workers one gets it all, and only that one starts Java."""
+    items.sort(key=lambda item: "spark" not in item.keywords)
+
+
 def pytest_collection_finish() -> None:
     """What is loaded by now stays to the end: the garbage collector need not look through it again and again."""
     gc.collect()
