@@ -58,6 +58,7 @@ def test_the_reader_reads_its_rows_and_counts_the_bad_ones(
     assert [(problem.reason, problem.rows) for problem in log.problems] == [("no user", 1)]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", ["item"], indirect=True)
 def test_the_item_is_released_and_evaluated(
     recipe: ModuleType, monkeypatch: pytest.MonkeyPatch, log: SearchLog, tmp_path: Path
@@ -88,6 +89,7 @@ def test_the_mechanism_publishes_what_its_plan_promises(
     assert release.plan.parameters == {"per_user": 5, "noise_scale": 5.0}
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("recipe", ["application"], indirect=True)
 def test_the_application_is_tried_on_both_sides(
     recipe: ModuleType, monkeypatch: pytest.MonkeyPatch, log: SearchLog

@@ -48,6 +48,7 @@ def test_a_release_as_a_frame(release: sv.Release) -> None:
         release.to_pandas("clicks")
 
 
+@pytest.mark.slow
 def test_an_evaluation_shows_itself_and_becomes_a_frame(release: sv.Release, log: sv.SearchLog) -> None:
     found = sv.evaluate(release, log, applications=["index-caching"])
     shown = found._repr_html_()

@@ -37,6 +37,7 @@ def test_json_tells_what_was_written(tmp_path: Path) -> None:
     assert told["planted"] == sum(row[1] in planted for row in rows) > 0
 
 
+@pytest.mark.slow
 def test_the_seed_decides_the_log(tmp_path: Path) -> None:
     for name, seed in (("a.tsv", 7), ("again.tsv", 7), ("other.tsv", 8)):
         succeed(tmp_path, "demo", "--users", "30", "--seed", str(seed), "--out", name)

@@ -24,6 +24,7 @@ def test_it_says_and_leaves_the_same(tmp_path: Path, asked: tuple[str, ...]) -> 
     assert list((tmp_path / "scratch").iterdir()) == []
 
 
+@pytest.mark.slow
 def test_one_that_hangs_is_killed_and_the_next_one_runs(tmp_path: Path) -> None:
     argv = [COMMAND, "demo", "--users", "10000000", "--out", str(tmp_path / "log.tsv")]
     with pytest.raises(AssertionError, match="hangs"):

@@ -26,6 +26,7 @@ def test_the_figures_of_a_small_log(tmp_path: Path) -> None:
     assert figures["rows_per_user"] == {"mean": 2, "median": 2, "p99": 2, "max": 2}
 
 
+@pytest.mark.slow
 def test_a_name_cannot_write_to_the_terminal(tmp_path: Path, searchveil: Any) -> None:
     (tmp_path / "log\x1b[2J\x9b.tsv").write_text(AOL + "bad\n", encoding="utf-8")
     for json in ([], ["--json"]):
@@ -42,6 +43,7 @@ def test_normalising_is_an_option(tmp_path: Path) -> None:
     assert succeed(tmp_path, "inspect", "log.tsv", "--normalize", "none", "--json").json["queries"] == 3
 
 
+@pytest.mark.slow
 def test_people_read_the_same_figures_and_a_warning(tmp_path: Path) -> None:
     figures = succeed(tmp_path, "inspect", demo_log(), "--json").json
     lines = succeed(tmp_path, "inspect", demo_log()).out.splitlines()
@@ -66,6 +68,7 @@ def test_bad_rows_are_told_with_their_lines(tmp_path: Path) -> None:
     assert_refused(run(tmp_path, "inspect", "log.tsv", "--strict"), "log.tsv:6", "log.tsv:7", "--strict")
 
 
+@pytest.mark.slow
 def test_several_files_are_one_log(tmp_path: Path) -> None:
     header, *rows = AOL.splitlines(keepends=True)
     (tmp_path / "part-1.tsv").write_text(header + "".join(rows[:2]), encoding="utf-8")

@@ -48,6 +48,7 @@ def test_a_ledger_never_pays_for_k_anonymity(tmp_path: Path) -> None:
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.slow
 def test_the_budget_cannot_be_changed_afterwards(tmp_path: Path) -> None:
     log, ledger = crowd_log(tmp_path), new_ledger(tmp_path, epsilon=1, delta=1e-6)
     succeed(tmp_path, "release", log, *HALF, "--out", "first", "--ledger", ledger)
@@ -56,6 +57,7 @@ def test_the_budget_cannot_be_changed_afterwards(tmp_path: Path) -> None:
     assert len(entries(ledger)) == 1
 
 
+@pytest.mark.slow
 def test_a_refused_first_release_leaves_the_budget_to_be_chosen(tmp_path: Path) -> None:
     log = crowd_log(tmp_path)
     small = ("--ledger", "own", "--budget-epsilon", "0.1", "--budget-delta", "1e-6")
@@ -80,6 +82,7 @@ def test_the_ledger_of_another_log_does_not_pay(tmp_path: Path) -> None:
     assert_refused(run(tmp_path, "release", renamed, "--same-log", *HALF, "--out", "out"), "add --ledger")
 
 
+@pytest.mark.slow
 def test_replace_one_has_a_ledger_of_its_own(tmp_path: Path) -> None:
     log, asked = crowd_log(tmp_path), (*HALF, "--notion", "indistinguishable")
     add_remove = new_ledger(tmp_path, epsilon=1, delta=1e-6)
@@ -150,6 +153,7 @@ def test_what_is_spent_is_rounded_up_and_what_there_was_down(tmp_path: Path) -> 
     assert shown.count("(1.00001, 0.00100001)") == 2, "of the entry as well"
 
 
+@pytest.mark.slow
 def test_sessions_and_users_have_ledgers_of_their_own(tmp_path: Path) -> None:
     rows = [f"c{client},s{client}-{visit},weather" for client in range(4) for visit in range(3)]
     (tmp_path / "visits.csv").write_text("\n".join(["customer,session_id,query", *rows]) + "\n")

@@ -26,6 +26,7 @@ def test_show_tells_the_promise_and_the_highest_counts_first(tmp_path: Path) -> 
     assert told["guarantee"]["epsilon"] == 100
 
 
+@pytest.mark.slow
 def test_show_finds_a_text_in_any_writing(tmp_path: Path) -> None:
     released(tmp_path, "--table", "tsv")
     told = succeed(tmp_path, "show", "out", "--search", "WEATHER", "--json").json
@@ -34,6 +35,7 @@ def test_show_finds_a_text_in_any_writing(tmp_path: Path) -> None:
     assert_refused(run(tmp_path, "show", "out", "--table", "clicks"), "no table 'clicks'; it has data")
 
 
+@pytest.mark.slow
 def test_show_cannot_be_made_to_write_to_the_terminal(tmp_path: Path) -> None:
     rows = "".join(f"{user},a\x1b[2Jb\n" for user in range(9))
     (tmp_path / "log.csv").write_text("user,query\n" + rows)
@@ -41,6 +43,7 @@ def test_show_cannot_be_made_to_write_to_the_terminal(tmp_path: Path) -> None:
     assert all(line.isprintable() for line in succeed(tmp_path, "show", "out").out.splitlines())
 
 
+@pytest.mark.slow
 def test_verify_ends_with_1_if_something_was_changed(tmp_path: Path) -> None:
     released(tmp_path, "--table", "csv")
     assert succeed(tmp_path, "verify", "out", "--json").json["right"] is True

@@ -75,6 +75,7 @@ def test_a_group_names_its_commands(tmp_path: Path) -> None:
     assert_refused(run(tmp_path, "attack", "log.csv"), "there are k-anonymity, safelog-clicks, re-identification")
 
 
+@pytest.mark.slow
 def test_a_large_delta_is_warned_of(tmp_path: Path) -> None:
     said = succeed(tmp_path, "plan", "--epsilon", "1", "--delta", "0.1").out
     assert "Warning: δ = 0.1 is how likely the promise may fail" in said

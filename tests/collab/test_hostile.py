@@ -246,6 +246,7 @@ def test_what_a_party_sends_is_looked_at(kind: str, tmp_path: Path) -> None:
     assert_refused_everywhere(run_with(Consortium(tmp_path), change), says)
 
 
+@pytest.mark.slow
 def test_parts_that_are_not_full_are_refused(tmp_path: Path) -> None:
     """Empty ones for ever would keep everybody busy, and no limit of bytes would be reached."""
 

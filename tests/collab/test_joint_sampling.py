@@ -68,6 +68,7 @@ def test_sampling_is_of_clicks(tmp_path: Path) -> None:
         RunFile(Consortium(tmp_path, 2, settings=SAMPLING | {"item": "query"}).text)
 
 
+@pytest.mark.slow
 def test_a_sealed_row_that_comes_twice_ends_the_run(tmp_path: Path) -> None:
     consortium = Consortium(tmp_path, 2, settings=SAMPLING)
     logs = {name: LOGS[name] for name in "ab"}
@@ -102,6 +103,7 @@ def test_a_row_that_is_left_out_is_missed(tmp_path: Path) -> None:
     outcome.assert_nothing_published()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mixed", [True, False])
 def test_rows_have_one_size_and_an_order_of_no_meaning(
     mixed: bool, tmp_path: Path, monkeypatch: pytest.MonkeyPatch

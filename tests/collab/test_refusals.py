@@ -305,6 +305,7 @@ def test_the_key_of_a_party_is_for_its_owner_alone(tmp_path: Path) -> None:
         identity.create(tmp_path / "b", "Über")
 
 
+@pytest.mark.slow
 def test_the_coordinator_takes_only_so_much_of_a_party(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Parts that are taken out of the box no longer count as waiting: without a limit a stream could go on for ever."""
     monkeypatch.setattr("searchveil.collab.coordinator.MOST_OF_A_PARTY", 100)

@@ -174,6 +174,7 @@ def test_spellings_need_a_threshold_of_their_own(crowd: LocalCrowd) -> None:
     assert (opened.count, opened.spellings) == (4, {"New York": 2})
 
 
+@pytest.mark.slow
 def test_a_way_of_three_relays(tmp_path: Path) -> None:
     crowd = LocalCrowd(tmp_path, relays=3, hops=3)
     job = crowd.job(make_policy("FT_u", k=2))
@@ -232,6 +233,7 @@ def test_of_two_releases_at_once_one_is_refused(crowd: LocalCrowd, monkeypatch: 
     assert drawn == []
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", ["DP_u", "FT_u"])
 def test_a_release_that_was_interrupted_can_be_made_again(
     crowd: LocalCrowd, monkeypatch: pytest.MonkeyPatch, name: str

@@ -77,6 +77,7 @@ def test_st_u_takes_the_smallest_threshold_and_allows_for_liars() -> None:
         replace(make_policy("ST_u", epsilon=1, delta=1e-6), p=0.2).check()
 
 
+@pytest.mark.slow
 def test_a_liar_counts_with_all_its_tokens() -> None:
     """Nothing ties a member's d tokens to different artifacts, so two liars of d = 3 are six shares."""
     alone = make_policy("ST_u", epsilon=1, delta=1e-6, per_user=3)

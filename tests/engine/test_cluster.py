@@ -21,7 +21,7 @@ from searchveil.log.demo import write_demo
 from searchveil.privacy.ledger import Ledger
 
 SECONDS = 800  # after which a command hangs, on a machine however busy
-pytestmark = [pytest.mark.spark, pytest.mark.slow, pytest.mark.timeout(900)]
+pytestmark = pytest.mark.timeout(900)
 NOBODY = 65534
 EXACT = ("--method", "zealous", "--epsilon", "50000", "--delta", "1e-6", "--per-user", "1000")
 
@@ -77,6 +77,8 @@ def refused(err: str) -> str:
     return line
 
 
+@pytest.mark.spark
+@pytest.mark.slow
 def test_every_method_and_item_come_out_as_on_duckdb(cluster: Cluster, log: Path, tmp_path: Path) -> None:
     loopback = ["spark.driver.host=127.0.0.1", "spark.driver.bindAddress=127.0.0.1"]
     small = ["spark.sql.shuffle.partitions=2", "spark.sql.files.maxPartitionBytes=200000"]
@@ -103,6 +105,8 @@ def test_every_method_and_item_come_out_as_on_duckdb(cluster: Cluster, log: Path
         assert all(here[name]["tables"][table] for table in ("data",)), name
 
 
+@pytest.mark.spark
+@pytest.mark.slow
 def test_a_worker_without_our_packages_costs_no_budget(cluster: Cluster, log: Path, tmp_path: Path) -> None:
     venv.create(tmp_path / "bare", with_pip=False)
     env = cluster.environment(PYSPARK_PYTHON=str(tmp_path / "bare" / "bin" / "python"))
@@ -116,6 +120,8 @@ def test_a_worker_without_our_packages_costs_no_budget(cluster: Cluster, log: Pa
     assert not (tmp_path / "out").exists()
 
 
+@pytest.mark.spark
+@pytest.mark.slow
 def test_a_python_that_no_worker_has_costs_no_budget(cluster: Cluster, log: Path, tmp_path: Path) -> None:
     env = cluster.environment(PYSPARK_PYTHON="/no/such/python")
     out = ["--out", str(tmp_path / "out")]
@@ -125,6 +131,8 @@ def test_a_python_that_no_worker_has_costs_no_budget(cluster: Cluster, log: Path
     assert not (tmp_path / "account.sqlite").exists()
 
 
+@pytest.mark.spark
+@pytest.mark.slow
 def test_a_worker_that_dies_in_the_middle_is_survived(cluster: Cluster, log: Path, tmp_path: Path) -> None:
     """It dies with its part of the log, after the ledger has paid; the other one reads that part again."""
     victim = cluster.add_worker()
@@ -153,6 +161,8 @@ def test_a_worker_that_dies_in_the_middle_is_survived(cluster: Cluster, log: Pat
     )
 
 
+@pytest.mark.spark
+@pytest.mark.slow
 def test_workers_of_another_user(tmp_path_factory: pytest.TempPathFactory, log: Path, tmp_path: Path) -> None:
     """They read the log where it lies, and nothing that only the user who asks may read."""
     if os.geteuid() != 0:
@@ -202,6 +212,8 @@ NOT_SPARKS_FAULT = {
 }
 
 
+@pytest.mark.spark
+@pytest.mark.slow
 @pytest.mark.parametrize("name", NOT_SPARKS_FAULT)
 def test_what_keeps_spark_from_starting(name: str, log: Path, tmp_path: Path) -> None:
     options, env, says = NOT_SPARKS_FAULT[name]
@@ -237,6 +249,8 @@ def test_what_is_refused_before_java_starts(name: str) -> None:
     assert says in str(refusal.value)
 
 
+@pytest.mark.spark
+@pytest.mark.slow
 def test_memory_is_written_as_people_write_it(log: Path, tmp_path: Path) -> None:
     """The example of --help, which Spark's own spelling of sizes does not allow."""
     source = {"PYTHONPATH": str(Path(sv.__file__).parents[1])}

@@ -45,6 +45,7 @@ def test_the_size_reaches_the_engine() -> None:
 WORDS = st.integers(0, 2**64 - 1)
 
 
+@pytest.mark.slow
 @given(word=st.one_of(WORDS, st.builds(int.__and__, WORDS, WORDS)), n=st.integers(1, 33))
 def test_the_place_of_a_bit(duckdb_engine: DuckDBEngine, word: int, n: int) -> None:
     places = [place for place in range(64) if word >> place & 1]

@@ -349,6 +349,7 @@ def test_the_published_counts_of_surviving_pool_queries_are_those_of_noise(
     assert agrees(thirds, dict.fromkeys(range(3), len(counts) / 3)), "wherever in the pool they are"
 
 
+@pytest.mark.slow
 def test_three_hundred_thousand_pool_queries_and_only_survivors_leave_the_engine(
     duckdb_engine: Engine, tmp_path: Path
 ) -> None:

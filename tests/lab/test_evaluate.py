@@ -147,6 +147,7 @@ def perfect(measures: Mapping[str, Mapping[str, float]]) -> None:
         assert value == pytest.approx(0 if name.endswith("mean") else 1, abs=1e-9), name
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("item", ITEMS.values(), ids=str)
 def test_the_users_of_all_items_are_a_perfect_release_of_users(log: SearchLog, item: Item) -> None:
     """The log counts searches, such a release users: held against searches, not even all users would do."""
@@ -161,6 +162,7 @@ def test_all_sessions_are_a_perfect_release_of_sessions(log: SearchLog) -> None:
     perfect(evaluate(by_hand(sets, "session", counts="sessions"), log, applications=[]).measures)
 
 
+@pytest.mark.slow
 def test_a_user_who_comes_back_is_one_user(duckdb_engine: Engine) -> None:
     """As in MSNBC's log, where most visits are repeats: one of two users reads the news 98 times, both read tech."""
     rows = [("a", "news")] * 98 + [("a", "tech"), ("b", "tech")]
@@ -193,6 +195,7 @@ def test_a_folder_that_counts_something_else_is_refused(log: SearchLog, tmp_path
         evaluate(folder, log, applications=[])
 
 
+@pytest.mark.slow
 def test_the_exponent_of_the_original_does_not_depend_on_the_release(log: SearchLog) -> None:
     queries = log.engine.fetch(View.of_log(log).tables["query"]).sort_by([("count", "descending")])
     found = {

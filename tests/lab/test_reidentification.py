@@ -170,6 +170,7 @@ def test_every_method_can_be_attacked(mechanism: Mechanism, demo: SearchLog) -> 
         assert result.planted_published == ()
 
 
+@pytest.mark.slow
 def test_a_planted_query_that_comes_out_is_named(demo: SearchLog) -> None:
     """The control: a release of everything. k-session does the same by itself where one account has k sessions."""
     planted = planted_personal_queries(USERS, SEED)

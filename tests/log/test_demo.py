@@ -48,6 +48,7 @@ def test_another_seed_gives_another_log(tmp_path: Path) -> None:
     assert one != two
 
 
+@pytest.mark.slow
 def test_parquet_schema(rows: pa.Table) -> None:
     assert rows.schema.names == ["user", "query", "time", "rank", "url"]
     assert rows.schema.types == [pa.int64(), pa.string(), pa.timestamp("us"), pa.int32(), pa.string()]
@@ -69,6 +70,7 @@ def test_tsv_has_the_rows_of_the_parquet_in_the_layout_of_aol(tmp_path: Path) ->
     assert lines == expected
 
 
+@pytest.mark.slow
 def test_summary_counts_what_was_written(demo: DemoLog, rows: pa.Table) -> None:
     assert demo.rows == rows.num_rows
     assert demo.clicks == rows.num_rows - rows["rank"].null_count
@@ -120,6 +122,7 @@ def test_planted_queries_stay_distinct_at_full_size() -> None:
     assert planted.num_rows == len(pc.unique(planted["query"])) > 10_000
 
 
+@pytest.mark.slow
 def test_progress_ends_with_all_users(tmp_path: Path) -> None:
     seen: list[tuple[int, int]] = []
     write_demo(tmp_path / "log.parquet", users=USERS, progress=lambda done, total: seen.append((done, total)))

@@ -111,6 +111,7 @@ pieces = st.one_of(
 texts_of_pieces = st.lists(st.lists(pieces, max_size=9).map("".join), min_size=1, max_size=60)
 
 
+@pytest.mark.slow
 @given(texts=texts_of_pieces, patterns=st.sampled_from([(), ("^x", "me+ ?mail"), ("ä|e$",)]))
 @settings(max_examples=25, deadline=None)
 def test_the_engine_says_what_plain_python_says(

@@ -119,6 +119,7 @@ def test_the_verdict_is_right_a_few_floats_around_the_limit(
         assert (user in violated(counts, sampler, x, b)) == (exactly(counts, sampler, x, user) > b)
 
 
+@pytest.mark.slow
 @given(logs(), draws)
 def test_the_verdict_is_right_at_exact_ties(counts: ClickCounts, amounts: list[int]) -> None:
     x = np.array(amounts[: counts.pairs])

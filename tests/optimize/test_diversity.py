@@ -52,6 +52,7 @@ def test_spe_is_the_published_loop_on_more_users() -> None:
         assert spe(counts, b).x.tolist() == spe_one_by_one(counts, b)
 
 
+@pytest.mark.slow
 @settings(max_examples=30, deadline=None)
 @given(logs(), st.sampled_from(LIMITS))
 def test_small_programs_are_solved(counts: ClickCounts, b: LogOf) -> None:

@@ -54,6 +54,7 @@ def test_a_total_that_does_not_fit_is_refused() -> None:
         linear_program(ONES, SMALL, LIMITS, FREE, total=3.0)
 
 
+@pytest.mark.slow
 @given(packings())
 def test_integers_are_the_best_by_brute_force(packing: tuple[Reals, Reals, Reals, Reals]) -> None:
     gains, matrix, limits, upper = packing
@@ -65,6 +66,7 @@ def test_integers_are_the_best_by_brute_force(packing: tuple[Reals, Reals, Reals
     assert bound == pytest.approx(best, abs=1e-6)
 
 
+@pytest.mark.slow
 @given(packings(), st.lists(st.floats(-1, 5), min_size=4, max_size=4))
 def test_any_prices_bound_the_optimum(packing: tuple[Reals, Reals, Reals, Reals], prices: list[float]) -> None:
     gains, matrix, limits, upper = packing

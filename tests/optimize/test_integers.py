@@ -143,6 +143,7 @@ def test_searching_never_loses_what_filling_had() -> None:
         assert total is None or searched.x.sum() <= total
 
 
+@pytest.mark.slow
 def test_the_bound_is_that_of_fewer_draws_where_the_total_is_out_of_reach() -> None:
     """The largest fractional outputs please KL less than smaller ones: the relaxation at that total bounds nothing."""
     counts = random_log(6, users=100, pairs=120)

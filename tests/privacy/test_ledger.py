@@ -472,6 +472,7 @@ def account_of(path: Path) -> list[Any]:
     return [entries, *(value for name, value in vars(spent).items() if name != "entries")]
 
 
+@pytest.mark.slow
 def test_any_flipped_byte_is_one_clear_line_or_changes_nothing(tmp_path: Path) -> None:
     """A damaged file must end in our own words, and never as an account on which less was spent."""
     path, damaged = tmp_path / "l.db", tmp_path / "damaged.db"

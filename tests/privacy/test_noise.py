@@ -387,6 +387,7 @@ def test_orders_are_uniform_permutations() -> None:
     assert sorted(source.order(1000).tolist()) == list(range(1000))
 
 
+@pytest.mark.slow
 def test_arrivals_are_independent_poisson_counts() -> None:
     """Each place has its distribution, and two places together theirs."""
     source, unit = keyed(b"arrivals"), 2**32

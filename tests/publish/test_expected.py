@@ -113,6 +113,7 @@ def test_more_users_than_are_tried() -> None:
     assert 1_268 / 1.5 < expected_rows(Zealous(1, 1e-6), Assumption(657_426)) < 1_268 * 1.5
 
 
+@pytest.mark.slow
 def test_users_that_an_item_needs() -> None:
     assert needed_users(Zealous(1, 1e-6, per_user=5), 25) == 5 * 76
     assert needed_users(Zealous(1, 1e-6, per_user=5), 3) == 76

@@ -497,6 +497,7 @@ def test_a_place_is_claimed_before_anything_is_paid(tmp_path: Path) -> None:
     assert [path.name for path in tmp_path.iterdir()] == ["out"]
 
 
+@pytest.mark.slow
 def test_a_claim_ends_with_its_process(tmp_path: Path) -> None:
     program = (
         "import sys\nfrom pathlib import Path\nfrom searchveil.publish.folder import claimed\n"

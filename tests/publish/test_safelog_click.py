@@ -377,6 +377,7 @@ def test_counts_are_those_of_plain_loops_and_one_user_moves_them_by_no_more_than
         assert sum(moved) <= most
 
 
+@pytest.mark.slow
 def test_the_frequency_filter_lets_one_user_move_everybodys_counts(duckdb_engine: Engine) -> None:
     """Erratum S1. Thirty users searched a, then b; a reaches the frequency 31 through one more user."""
     others: list[Row] = [(f"u{u}", query, minute, None) for u in range(30) for minute, query in enumerate("ab")]
@@ -532,6 +533,7 @@ def test_fresh_counts_may_fall_below_the_threshold(duckdb_engine: Engine) -> Non
     assert min(counts[True]) < 12
 
 
+@pytest.mark.slow
 def test_one_key_gives_one_release_on_every_engine(engine: Engine, duckdb_engine: Engine) -> None:
     """Which queries survive, in what order, with what noise: all from the source, nothing from the engine."""
     rows = crowd(60) + [(f"w{u}", f"rare {u % 25}", 0, None) for u in range(200)]

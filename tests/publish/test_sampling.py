@@ -93,6 +93,7 @@ def largest_load(counts: ClickCounts, sampler: str, drawn: Any) -> mpmath.mpf:
 # --- what comes out ---------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", SAMPLERS)
 def test_pairs_of_one_user_stay_out_of_the_papers_example(engine: Engine, sampler: Any) -> None:
     log = log_of(engine, FIGURE_1)
@@ -330,6 +331,7 @@ def test_every_solver_of_the_most_diverse_draws_is_certified_and_the_default_is_
     assert found["best"] >= found["lp-rounding"] * 0.95
 
 
+@pytest.mark.slow
 def test_poisson_allows_more_than_whole_draws(duckdb_engine: Engine) -> None:
     counts = matrix(random_clicks(200, 40, seed=9))
     expected = amounts(Sampling(delta=0.5, sampler="poisson"), counts).sum() / UNITS

@@ -146,10 +146,12 @@ def synthetic(tmp_path: Path, duckdb_engine: Engine) -> Path:
     return Synthetic(20, 1e-3).release(log, source=keyed(b"verify")).write(tmp_path / "synthetic")
 
 
+@pytest.mark.slow
 def test_a_document_beside_the_tables_belongs_to_the_folder(synthetic: Path) -> None:
     assert set(verify(synthetic).to_json()["checks"].values()) == {"right"}
 
 
+@pytest.mark.slow
 def test_a_document_that_was_changed_is_found(synthetic: Path) -> None:
     document = synthetic / "statistics.json"
     document.write_text(document.read_text().replace("weather", "whether"))

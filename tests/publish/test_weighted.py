@@ -131,6 +131,7 @@ def test_totals_are_those_of_whole_numbers_wherever_runs_end(
     assert total_weights(holdings, p).tolist() == weights
 
 
+@pytest.mark.slow
 @settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(
     st.lists(st.lists(st.integers(0, 9), max_size=9, unique=True), max_size=40),

@@ -18,8 +18,6 @@ from serving import Serving, serving, until
 
 from searchveil.studio.serve import MOST_CONNECTIONS, address_of, hosts_of
 
-pytestmark = pytest.mark.slow
-
 
 @pytest.fixture(scope="module")
 def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
@@ -239,6 +237,7 @@ def test_odd_numbers_in_addresses_are_no_failure(studio: Serving, rows: str) -> 
     assert studio.http.get("/series", params={"times": rows, "epsilon": rows}).status_code == 200
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 def test_a_signal_ends_it_cleanly(tmp_path: Path, number: int) -> None:
     made = Serving(tmp_path)
@@ -257,6 +256,7 @@ def test_what_cannot_be_served_is_said_before_anything_starts(tmp_path: Path, st
     )
 
 
+@pytest.mark.slow
 def test_a_terminal_without_a_screen_keeps_its_link(tmp_path: Path) -> None:
     """Python would start a w3m there, in front of what the studio says."""
     tools = tmp_path / "tools"
@@ -279,6 +279,7 @@ def test_a_terminal_without_a_screen_keeps_its_link(tmp_path: Path) -> None:
     assert not (tmp_path / "started").exists()
 
 
+@pytest.mark.slow
 def test_the_browser_is_not_started_with_the_token(tmp_path: Path) -> None:
     """All users of a machine see with which arguments a program runs."""
     browser, seen = tmp_path / "browser", tmp_path / "seen"

@@ -59,6 +59,7 @@ def test_impact_draws_the_walk_as_the_formula_says(weights: list[list[int]]) -> 
     np.testing.assert_allclose(chances, by_the_formula(table, 0.1, impact), atol=1e-15)
 
 
+@pytest.mark.slow
 @given(WEIGHTS, st.integers(1, 6), st.integers(0, 1))
 def test_a_walk_is_a_power_of_the_matrix(weights: list[list[int]], steps: int, first_end: int) -> None:
     table = np.array(weights, dtype=float)

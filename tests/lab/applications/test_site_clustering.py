@@ -79,6 +79,7 @@ def test_clusters_of_a_log_by_site(engine: Engine) -> None:
     }
 
 
+@pytest.mark.slow
 def test_a_release_is_judged_by_the_clusters_of_the_original(duckdb_engine: Engine) -> None:
     """The original joins {a, b, c} and {d, e}; the release {a, b, d}, knows c alone, and lost e."""
     original = tiny_view(

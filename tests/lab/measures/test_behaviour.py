@@ -43,6 +43,7 @@ def test_what_users_do(engine: Engine) -> None:
     assert shares(view, "new to user") == {0: 0.25, 1: 0.75}
 
 
+@pytest.mark.slow
 def test_a_log_is_at_no_distance_of_itself_and_at_some_of_another(duckdb_engine: Engine) -> None:
     view, other = (View.of_log(log_of(rows, duckdb_engine)) for rows in (ROWS, ROWS[:4]))
     assert set(Behaviour().measure(view, view).values()) == {0.0}
@@ -64,6 +65,7 @@ def test_a_session_by_numbers(engine: Engine) -> None:
     assert (second["repeats"], second["asked_before"], second["shortest_gap"], second["rank"]) == (0, 0, None, None)
 
 
+@pytest.mark.slow
 def test_transitions_that_both_have(duckdb_engine: Engine) -> None:
     def steps(texts: str) -> View:
         rows: list[tuple[str, int, str, int | None]] = [("a", minute, text, None) for minute, text in enumerate(texts)]
