@@ -4,8 +4,6 @@ from collections import Counter
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from scipy.stats import binom
-
 from searchveil.crowd.aggregate import Opened
 from searchveil.crowd.artifacts import Artifact, Search, distinct, fits, kind_named
 from searchveil.crowd.jobs import Job
@@ -53,6 +51,8 @@ def as_kept(searches: Iterable[Search]) -> list[Search]:
 def chance_of_publishing(policy: Policy, holders: int) -> float:
     """With which probability, over coins and noise, an artifact comes out that so many members (instances) have."""
     if policy.name == "ST_u":
+        from scipy.stats import binom  # of all that a client loads this would take the longest
+
         return float(binom.sf(policy.k - 1, holders, float(chance_of(policy.p))))
     if not policy.noisy or holders < policy.k:
         return float(holders >= policy.k)
