@@ -87,7 +87,7 @@ lint: $(VENV)/.test-tools
 	$(BIN)/mypy experiments
 	$(BIN)/lint-imports
 
-# The inner loop: four fifths of the tests, which need neither Spark nor a browser and take half a second at most.
+# The inner loop: four fifths of the tests, which need neither Spark nor a browser and take some 0.3 seconds at most.
 quick: $(VENV)/.test-tools
 	@$(MAKE) --no-print-directory --jobs 2 lint quick-tests
 

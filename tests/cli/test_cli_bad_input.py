@@ -98,7 +98,6 @@ WRONG_PARAMETERS = {
 }
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("name", WRONG_PARAMETERS)
 def test_wrong_parameter(folder: Path, name: str) -> None:
     arguments, says = WRONG_PARAMETERS[name]

@@ -85,6 +85,7 @@ def test_columns_of_ones_own(tmp_path: Path) -> None:
     assert (figures["users"], figures["queries"], figures["columns"]) == (2, 2, ["user", "query"])
 
 
+@pytest.mark.slow
 def test_how_a_log_is_read_is_told_without_a_figure_of_it(tmp_path: Path) -> None:
     (tmp_path / "log.tsv").write_text(AOL + "3\ttwo columns\n", encoding="utf-8")
     told = run(tmp_path, "inspect", "log.tsv", "--no-figures", "--json").json

@@ -143,6 +143,7 @@ def test_what_is_not_a_ledger_is_refused(tmp_path: Path) -> None:
     assert (tmp_path / "empty").stat().st_size == 0
 
 
+@pytest.mark.slow
 def test_what_is_spent_is_rounded_up_and_what_there_was_down(tmp_path: Path) -> None:
     budget = ("--ledger", "l", "--budget-epsilon", "2.0000004", "--budget-delta", "1e-2")
     asked = ("--epsilon", "1.0000004", "--delta", "1.0000004e-3", "--out", "out")

@@ -138,12 +138,14 @@ def test_compare_says_that_nothing_was_tried(tmp_path: Path) -> None:
     assert "publishes anything" not in shown
 
 
+@pytest.mark.slow
 def test_compare_with_a_wrong_name(tmp_path: Path) -> None:
     how = ("compare", crowd_log(tmp_path), "--epsilon", "1", "--delta", "1e-6")
     assert_refused(run(tmp_path, *how, "--methods", "magic"), "no method 'magic'")
     assert_refused(run(tmp_path, *how, "--applications", "magic"), "no application 'magic'")
 
 
+@pytest.mark.slow
 def test_inspect_says_how_it_read_and_nothing_that_is_not_there(tmp_path: Path) -> None:
     (tmp_path / "log.csv").write_text("Visitor ID,Search Term\n1,weather\n2,news\n")
     shown = succeed(tmp_path, "inspect", "log.csv").out

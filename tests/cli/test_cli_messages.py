@@ -104,6 +104,7 @@ def test_what_looks_personal_stays_out_unless_told_to_keep_it(tmp_path: Path) ->
     assert succeed(tmp_path, *how, "0.1", "--out", "b", "--json", "--keep-personal").json["rows"] == 1
 
 
+@pytest.mark.slow
 def test_a_threshold_is_reached_and_the_papers_k_is_exceeded(tmp_path: Path) -> None:
     """One word for one meaning: --threshold T is noisy ≥ T; SafeLog's K, noisy > K, is --above."""
     zealous = succeed(tmp_path, "plan", *PLENTY, "--threshold", "7", "--json").json
@@ -141,7 +142,9 @@ def test_sampling_refuses_to_pay_for_nothing(tmp_path: Path, sampler: str) -> No
         succeed(tmp_path, "release", demo_log(), *how[:-2], "--delta", "0.5")
 
 
-@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize(
+    "method", [pytest.param(name, marks=pytest.mark.slow if name == "weighted" else ()) for name in METHODS]
+)
 def test_the_example_of_plan_has_no_option_without_effect(tmp_path: Path, method: str) -> None:
     shown = succeed(tmp_path, "plan", "--method", method, "--help").out
     example = " ".join(shown.partition("Example:")[2].split()).split()[1:]
@@ -152,6 +155,7 @@ def test_the_example_of_plan_has_no_option_without_effect(tmp_path: Path, method
             assert succeed(tmp_path, *example[:at], *example[at + 2 :]).out != said, f"{option} changed nothing"
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["csv", "tsv", "parquet"])
 def test_a_release_of_any_table_can_be_exported(tmp_path: Path, table: str) -> None:
     rows = "".join(f'{user},"say ""hi"", you",http://a.example/?q=a;b\n' for user in range(9))

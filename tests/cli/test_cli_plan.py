@@ -143,6 +143,7 @@ def test_a_log_of_few_items_per_user_is_told_which_method_to_take(tmp_path: Path
     assert plan(tmp_path, *asked[:-1], "users=65000,held=1")["instead"]["type"] == "--method votes"
 
 
+@pytest.mark.slow
 def test_the_number_of_items_from_a_public_guess(tmp_path: Path) -> None:
     guess = "items=1000,exponent=1,tail=1,alone=0,held=20"
     expected = {}

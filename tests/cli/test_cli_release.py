@@ -74,6 +74,7 @@ def test_what_a_crowd_shares_comes_out_and_what_one_holds_does_not(tmp_path: Pat
     assert all(300 < count < 500 for count in counts.values())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("notion", ["probabilistic", "indistinguishable"])
 def test_zealous_as_published(tmp_path: Path, notion: str) -> None:
     told = release(tmp_path, demo_log(), *PLENTY, "--notion", notion)
@@ -92,6 +93,7 @@ def test_korolova(tmp_path: Path, variant: str) -> None:
     assert told["rows"] > 0
 
 
+@pytest.mark.slow
 def test_korolova_with_clicks_on_public_urls(tmp_path: Path) -> None:
     log = tmp_path / "log.csv"
     rows = [f"{user},news,2024-01-01 10:00:00,1,http://news.example" for user in range(40)]
@@ -125,6 +127,7 @@ def test_k_anonymity_is_labelled_as_no_privacy(tmp_path: Path, method: str, item
     assert "not differential" in card.lower() or "no differential privacy" in card.lower()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("table", ["csv", "tsv"])
 def test_tables_as_text(tmp_path: Path, table: str) -> None:
     log = crowd_log(tmp_path)
@@ -137,6 +140,7 @@ def test_tables_as_text(tmp_path: Path, table: str) -> None:
     assert sorted(rows) == [[f"{number:08x}", "4"] for number in range(5)]
 
 
+@pytest.mark.slow
 def test_people_read_the_guarantee_and_where_it_lies(tmp_path: Path) -> None:
     outcome = succeed(tmp_path, "release", crowd_log(tmp_path), *PLENTY, "--out", "out")
     assert "zealous, item query\n" in outcome.out

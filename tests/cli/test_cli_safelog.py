@@ -173,7 +173,6 @@ REFUSED = {
 }  # fmt: skip
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("case", REFUSED)
 def test_a_wrong_release_is_refused_in_one_line_and_costs_nothing(searchveil: Any, tmp_path: Path, case: str) -> None:
     arguments, says = REFUSED[case]
@@ -207,7 +206,6 @@ def test_a_pool_of_one_query_is_a_pool(searchveil: Any, tmp_path: Path) -> None:
     assert pq.read_table(tmp_path / "out" / "data.parquet")["query"].to_pylist() == ["weather"]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [

@@ -203,6 +203,7 @@ def test_wanted_sizes_say_at_once_which_options_do_not_fit(
     assert_refused(searchveil("plan", "no.tsv", *SAMPLING, "--wanted-size", "10", *option), message)
 
 
+@pytest.mark.slow
 def test_frequent_pairs_that_can_all_be_met_have_a_bound_of_0_and_a_record(searchveil: Any, tmp_path: Path) -> None:
     chosen = ("--objective", "frequent", "--sampler", "multinomial", "--support", "0.05", "--seconds", "0")
     said = searchveil("release", demo_log(800), *SAMPLING, "--delta", "0.3", *chosen, "--out", "out", "--json")

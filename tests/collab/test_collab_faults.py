@@ -130,6 +130,7 @@ def test_a_party_that_misses_the_deadline_is_named(tmp_path: Path) -> None:
         assert "b had not finished" in str(failed)
 
 
+@pytest.mark.slow
 def test_a_party_that_comes_again_cannot_take_up_the_run(tmp_path: Path) -> None:
     """It has no key and no noise of before, and draws none anew: the run ends."""
     consortium = Consortium(tmp_path, 2)
@@ -266,7 +267,6 @@ def test_a_full_disk_at_one_party(tmp_path: Path) -> None:
     assert (ended["a"][0] == 0) == (tmp_path / "out-a").exists()  # the one that could write has its release, or says no
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("phase", "more", "says"),
     [

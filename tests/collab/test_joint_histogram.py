@@ -43,6 +43,7 @@ def test_every_party_has_the_same_folder(tmp_path: Path) -> None:
     assert (release.guarantee.epsilon, release.guarantee.delta) == (5.0, 1e-4)
 
 
+@pytest.mark.slow
 def test_parties_without_any_item_that_can_be_opened(tmp_path: Path) -> None:
     """Every text is too long, and there are no dummies: nothing goes around, and nothing comes out."""
     consortium = Consortium(tmp_path, 2)

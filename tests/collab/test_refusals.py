@@ -148,6 +148,7 @@ def test_a_wrong_share_of_an_opened_item(tmp_path: Path) -> None:
     assert_refused_everywhere(run_with(Consortium(tmp_path), change), "a party sent a wrong share")
 
 
+@pytest.mark.slow
 def test_a_coordinator_that_changes_what_it_passes_on(tmp_path: Path) -> None:
     class Changing(Coordinator):
         def _store(self, header: Header, message: bytes) -> None:
@@ -317,7 +318,6 @@ PAPER = {"mode": "paper", "epsilon": 20.0, "delta": 0.9}
 CLICKS = {name: {f"{name}{i}": ["weather→w.example", "news→n.example"] for i in range(2)} for name in "ab"}
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(
     ("what", "forged", "says"),
     [

@@ -300,6 +300,7 @@ def where_it_is(home: Path, key: bytes) -> list[str]:
     return [path.name for path in home.glob("randomness.sqlite*") if key in path.read_bytes()]
 
 
+@pytest.mark.slow
 def test_a_destroyed_key_does_not_survive_a_reader_or_a_killed_process(crowd: LocalCrowd) -> None:
     """Neither in the file nor in its log of changes, once the key's time is over and nobody reads any more."""
     import sqlite3

@@ -188,6 +188,7 @@ def test_a_way_of_three_relays(tmp_path: Path) -> None:
     crowd.close()
 
 
+@pytest.mark.slow
 def test_other_artifacts(crowd: LocalCrowd) -> None:
     searches = [
         Search("jaguar", START, "https://cats.example/a?b", 2),
@@ -285,6 +286,7 @@ def test_a_report_that_arrives_while_its_job_is_closed_is_not_acknowledged(crowd
     assert server.store.count_reports(job.id) == 1
 
 
+@pytest.mark.slow
 def test_a_second_group_with_the_same_text_is_not_published_too(crowd: LocalCrowd) -> None:
     """A member who lies needs no randomness server to make a secret of its own for a text that others share."""
     from test_tokens import batch, post
@@ -301,6 +303,7 @@ def test_a_second_group_with_the_same_text_is_not_published_too(crowd: LocalCrow
     assert crowd.counts(job) == {"common": 4}
 
 
+@pytest.mark.slow
 def test_a_spelling_of_another_text_is_not_published(crowd: LocalCrowd) -> None:
     """Two members lie about how they typed it."""
     job = crowd.job(make_policy("FT_u", k=3), secondary_k=2)
@@ -315,6 +318,7 @@ def test_a_spelling_of_another_text_is_not_published(crowd: LocalCrowd) -> None:
     assert (opened.count, opened.spellings) == (6, {"New York": 3})
 
 
+@pytest.mark.slow
 def test_a_corrupt_share_is_harmless(crowd: LocalCrowd) -> None:
     """One of the senders lies about its share: the others open the artifact, and it is not counted."""
     job = crowd.job(make_policy("FT_u", k=3))
@@ -329,6 +333,7 @@ def test_a_corrupt_share_is_harmless(crowd: LocalCrowd) -> None:
     assert crowd.counts(job) == {"common": 3}
 
 
+@pytest.mark.slow
 def test_another_text_cannot_be_attached_to_a_group(crowd: LocalCrowd) -> None:
     """A sender who knows the artifact encrypts another text under its key: that is a group of its own."""
     from searchveil.crowd import report as module

@@ -166,6 +166,7 @@ def no_file_grows_beyond(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, before)
 
 
+@pytest.mark.slow
 def test_a_write_that_the_system_refuses_acknowledges_nothing(crowd: LocalCrowd) -> None:
     """Neither reports nor tokens; once there is room again, the same requests succeed and count once."""
     job = crowd.job(make_policy("FT_a", k=2))

@@ -312,7 +312,6 @@ def test_a_spelling_that_too_many_must_share_is_refused() -> None:
         {"name": {}},
     ],
 )
-@pytest.mark.slow
 def test_no_numbers_of_a_job_stop_a_client(changes: dict[str, object]) -> None:
     """Whatever a server has signed, a client answers soon: with an error it knows, or a promise that holds."""
     record = json.loads(job().text)

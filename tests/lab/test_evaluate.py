@@ -313,6 +313,7 @@ def memory_limit(engine: Engine) -> str:
     return str(engine.connection.con.sql("select current_setting('memory_limit')").fetchall()[0][0])
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(("memory", "during"), [(None, "2.7 GiB"), ("3GiB", "3.0 GiB"), ("1GiB", "1.0 GiB")])
 def test_the_engine_leaves_memory_to_the_click_graph(memory: str | None, during: str) -> None:
     """Unless the user has said how much it may take. Afterwards all is as before."""

@@ -114,7 +114,6 @@ CASES: dict[str, tuple[Policy, float, Sequence[int], Sequence[int], Sequence[int
 }
 
 
-@pytest.mark.slow
 @RELATIONS
 @pytest.mark.parametrize("name", CASES)
 def test_delta_is_within_the_claim(name: str, neighbours: Neighbours) -> None:

@@ -149,6 +149,7 @@ def test_many_counts_are_thinned_where_they_fall_together() -> None:
     assert [count for count, _ in points][:5] == [1, 2, 3, 4, 5]
 
 
+@pytest.mark.slow
 def test_scores_are_drawn_and_counts_are_told() -> None:
     rows = (Row("nDCG@10", 0.9, 0.5), Row("as published", 1.6, 0.0), Row("answered", 1.0, 0.0), Row("asked", 1.0, 1.0))
     chart = chart_of_scores(Section("ad-hoc-search", "Walks.", "", rows))

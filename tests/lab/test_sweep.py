@@ -369,6 +369,7 @@ def test_a_process_that_dies_takes_only_its_cell_with_it(tmp_path: Path) -> None
     assert [cell.key for cell in store.missing(cells)] == [cells[0].key]
 
 
+@pytest.mark.slow
 def test_a_demo_log_is_made_once(tmp_path: Path) -> None:
     experiment = read(tmp_path, f"{LOG.replace('10', '40')}[[mechanism]]\nmethod = 'k-query'")
     with prepared(experiment, tmp_path, silent) as ready:

@@ -83,6 +83,7 @@ def many(users_of_popular: int, pairs: int) -> list[Row]:
     return rows + [(f"v{j}", f"popular {i}", i * 60, "p.com") for i in range(pairs) for j in range(users_of_popular)]
 
 
+@pytest.mark.slow
 def test_the_seed_decides_and_the_size_holds(duckdb_engine: Engine) -> None:
     sessions: list[Row] = [
         (f"w{i}", f"{word} {i}", minute, None) for i in range(40) for minute, word in enumerate("ab")

@@ -246,7 +246,6 @@ def test_releases_on_spark(spark_engine: Engine) -> None:
         assert all_counts(View.of_release(release_of(**tables), spark_engine)) == expected, shape
 
 
-@pytest.mark.slow
 @each_shape
 @pytest.mark.parametrize("format", ["parquet", "csv", "tsv"])
 def test_a_folder_says_what_the_release_said(

@@ -56,6 +56,7 @@ def test_parquet_schema(rows: pa.Table) -> None:
     assert rows["rank"].is_null().equals(rows["url"].is_null())
 
 
+@pytest.mark.slow
 def test_tsv_has_the_rows_of_the_parquet_in_the_layout_of_aol(tmp_path: Path) -> None:
     table = pq.read_table(write_demo(tmp_path / "log.parquet", users=60).path)
     plain = write_demo(tmp_path / "log.tsv", users=60).path.read_text()

@@ -219,6 +219,7 @@ def users_of(log: SearchLog, query: str) -> int:
     return int(log.engine.value(log.table.filter(log.table["query"] == query)["user"].nunique()))
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("kind", ["csv", "csv.gz", "tsv"])
 def test_a_value_with_line_ends_across_the_border_of_a_buffer(tmp_path: Path, duckdb_engine: Engine, kind: str) -> None:
     border, rows = 8_000_000, 340_000  # where DuckDB 2.0 cuts a file in parts

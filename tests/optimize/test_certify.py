@@ -106,6 +106,7 @@ def test_logarithms_are_within_their_stated_error() -> None:
             assert abs(mpmath.mpf(float(above[pair, pair])) / true - 1) < LOG_ROUNDINGS * 2.0**-53
 
 
+@pytest.mark.slow
 @given(logs(), draws, st.sampled_from(SAMPLERS), st.integers(-3, 3), st.data())
 def test_the_verdict_is_right_a_few_floats_around_the_limit(
     counts: ClickCounts, amounts: list[int], sampler: Sampler, floats: int, data: st.DataObject
@@ -133,6 +134,7 @@ def test_the_verdict_is_right_at_exact_ties(counts: ClickCounts, amounts: list[i
             assert user in violated(counts, "multinomial", x, LogOf(product - Fraction(1, 10**90)))
 
 
+@pytest.mark.slow
 @given(logs(), draws, st.sampled_from(SAMPLERS), st.sampled_from([LN2, log(2), 0.01, 5.0]))
 def test_repair_lowers_until_nobody_is_violated(
     counts: ClickCounts, amounts: list[int], sampler: Sampler, b: float | LogOf

@@ -64,7 +64,6 @@ def test_small_programs_are_solved(counts: ClickCounts, b: LogOf) -> None:
     assert greedy(counts, b).objective <= best
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize("way", WAYS)
 @pytest.mark.parametrize("b", [LN2, log(2), 0.01, 5.0])
 def test_every_solution_is_private_and_within_its_bound(

@@ -65,6 +65,7 @@ def test_no_user_is_overexposed_and_the_physical_limit_holds(counts: ClickCounts
     assert found.objective <= found.upper_bound
 
 
+@pytest.mark.slow
 @given(logs(), st.lists(st.floats(0, 1e3), min_size=6, max_size=6), st.floats(0.05, 3), st.integers(0, 2**32 - 1))
 @settings(deadline=None, max_examples=60)
 def test_any_prices_bound_any_feasible_counts(counts: ClickCounts, prices: list[float], b: float, seed: int) -> None:

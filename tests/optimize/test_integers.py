@@ -56,6 +56,7 @@ def test_the_size_of_small_programs_is_the_best(counts: ClickCounts, b: LogOf) -
     assert violated(counts, "multinomial", np.asarray(solution.x, np.int64), b).tolist() == []
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(logs(), st.integers(1, 4))
 def test_kl_of_small_programs_is_the_best_of_at_most_that_total(counts: ClickCounts, total: int) -> None:
@@ -87,6 +88,7 @@ def test_filling_keeps_what_is_there_and_leaves_no_room(counts: ClickCounts, b: 
         assert nothing_more_fits(program, filled)
 
 
+@pytest.mark.slow
 @given(logs(), st.floats(0.05, 6))
 def test_no_output_is_larger_than_users_times_b(counts: ClickCounts, b: float) -> None:
     assert rounded(counts, Size(), b, seconds=0).objective <= counts.users * b

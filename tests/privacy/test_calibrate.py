@@ -87,6 +87,7 @@ def test_the_stated_delta_is_never_below_the_exact_one(scale: float, per_user: i
         assert stated <= exact * (1 + mpmath.mpf(10) ** -14) + mpmath.mpf(10) ** -70
 
 
+@pytest.mark.slow
 @given(scale=scales, delta=deltas, per_user=st.integers(1, 20), extra=st.integers(0, 30))
 @settings(deadline=None)
 def test_the_occurrences_threshold_keeps_delta_and_one_lower_does_not(
@@ -130,6 +131,7 @@ def test_the_probabilistic_threshold_keeps_both_conditions_and_one_lower_does_no
     assert threshold == first or not ways[1]
 
 
+@pytest.mark.slow
 @given(scale=scales, delta=deltas, per_user=st.integers(1, 50))
 @settings(deadline=None)
 def test_the_indistinguishable_threshold_is_safe_for_discrete_noise(scale: float, delta: float, per_user: int) -> None:

@@ -127,6 +127,7 @@ def test_delta_has_a_budget_of_its_own(tmp_path: Path) -> None:
     ledger.reserve(**plan(1.0))
 
 
+@pytest.mark.slow
 @settings(max_examples=25, deadline=None)
 @given(
     st.lists(st.tuples(st.floats(0, 0.6), st.floats(0, 6e-7)), max_size=8),

@@ -84,6 +84,7 @@ def test_where_users_have_many_items_or_other_counts_nothing_else_is_told() -> N
     assert other_than(Zealous(1, 1e-6), Assumption(1000, held=2)) is None
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("guess", "neighbours", "guide_share"),
     [
@@ -128,6 +129,7 @@ def test_users_that_an_item_needs() -> None:
     assert needed_users(Korolova(1, 1e-6), 25) is None
 
 
+@pytest.mark.slow
 def test_an_item_of_so_many_users_comes_out_every_other_time(duckdb_engine: Engine) -> None:
     """Sixty items, each held by as many users as plan says: from 10 to 50 of them, a false alarm once in 10^7."""
     asked = Weighted(1, 1e-6, counts="none")

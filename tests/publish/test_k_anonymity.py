@@ -245,6 +245,7 @@ def test_k_keyword_on_random_logs(duckdb_engine: Engine, rows: list[Row], k: int
 # What a release must not tell.
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mechanism", [KQuery(2), KSession(2)], ids=lambda mechanism: mechanism.method)
 def test_session_ids_are_fresh_and_order_the_rows(duckdb_engine: Engine, mechanism: Mechanism) -> None:
     log = log_of(duckdb_engine, A_LOG)
@@ -261,6 +262,7 @@ def test_session_1_of_user_11_is_not_session_11_of_user_1(duckdb_engine: Engine)
     assert len({row["session"] for row in published(KQuery(2), log_of(duckdb_engine, rows))}) == 12
 
 
+@pytest.mark.slow
 def test_the_sessions_of_one_user_are_one_user(duckdb_engine: Engine) -> None:
     rows: list[Row] = [(1, "private", minute) for minute in (0, 100, 200)] + [(2, "weather", 0), (3, "weather", 0)]
     assert sequences(published(KQuery(2), log_of(duckdb_engine, rows))) == {("weather",): 2}

@@ -73,7 +73,7 @@ ANY_QUERY = [
     *(Zealous(1, 1e-6, item=item) for item in ITEMS.values()),
     Korolova(1, 1e-6),
     SafeLogClick(1, 1e-6, transitions=True),
-    SESSIONS,
+    pytest.param(SESSIONS, marks=pytest.mark.slow),
     KQuery(2),
 ]
 

@@ -318,6 +318,7 @@ def test_ones_own_pattern_holds_even_where_ours_are_switched_off(duckdb_engine: 
     assert counts_of(mechanism, duckdb_engine, rows) == [{("a", "b"): 2}]
 
 
+@pytest.mark.slow
 def test_an_empty_url_is_no_click(duckdb_engine: Engine) -> None:
     rows: list[Row] = [("u", "a", 0, ""), ("u", "b", 1, "x.example"), ("v", "a", 0, "")]
     _, clicks = counts_of(SafeLogSession(noise_scale=1, above=9, clicks_per_user=1), duckdb_engine, rows)
@@ -337,6 +338,7 @@ def crowd(users: int) -> list[Row]:
     return rows
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("variant", ["ours", "published"])
 def test_the_tables_of_a_release(duckdb_engine: Engine, variant: Any) -> None:
     users = 400

@@ -217,6 +217,7 @@ def test_what_is_judged_cannot_be_overwritten() -> None:
         counts.matrix.data[0] = 1
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("sampler", SAMPLERS)
 @pytest.mark.parametrize("table", ["parquet", "csv", "tsv"])
 def test_whoever_holds_the_log_can_check_the_condition_by_the_released_folder(
@@ -419,6 +420,7 @@ def test_a_size_that_is_not_reached_is_told(duckdb_engine: Engine) -> None:
     assert reached.advice is None
 
 
+@pytest.mark.slow
 def test_an_empty_sample_is_advised_in_the_words_of_sampling(duckdb_engine: Engine) -> None:
     """Of thresholds and items per user sampling knows nothing; each way of coming out empty has its own reason."""
     alone = log_of(duckdb_engine, {"a": {"x": 2}, "b": {"y": 3}})

@@ -54,7 +54,6 @@ NOISY: list[tuple[Mechanism, str]] = [  # with a table of counts
 ]
 
 
-@pytest.mark.slow
 @pytest.mark.parametrize(("mechanism", "table"), NOISY, ids=str)
 def test_counts_of_a_release_are_off_by_less_in_95_of_100_cases(
     mechanism: Mechanism, table: str, duckdb_engine: Engine
@@ -118,6 +117,7 @@ def test_in_words() -> None:
     )
 
 
+@pytest.mark.slow
 def test_the_card_the_record_and_the_release_that_is_read_say_the_same(tmp_path: Path, duckdb_engine: Engine) -> None:
     rows = pa.table({"user": [n for n in range(90) for _ in range(2)], "query": ["weather", "news"] * 90})
     release = Weighted(8, 1e-3).release(SearchLog(duckdb_engine.load(rows), duckdb_engine))

@@ -248,6 +248,7 @@ def test_every_item_of_a_pool_gets_noise(elsewhere: Elsewhere) -> None:
         account.spend(squared_length=1, share=Fraction(1, 10))
 
 
+@pytest.mark.slow
 def test_counts_are_those_of_one_process(duckdb_engine: Engine, elsewhere: Elsewhere) -> None:
     """Of users of more named items than are counted in full, too."""
     parts = _count_parts(200)

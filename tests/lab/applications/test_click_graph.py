@@ -51,6 +51,7 @@ def test_chances_are_those_of_the_formula(weights: list[list[int]], self_loop: f
     np.testing.assert_allclose(chances.sum(axis=1), 1)
 
 
+@pytest.mark.slow
 @given(WEIGHTS)
 def test_impact_draws_the_walk_as_the_formula_says(weights: list[list[int]]) -> None:
     table = np.array(weights, dtype=float)

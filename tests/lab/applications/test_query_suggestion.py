@@ -102,6 +102,7 @@ def test_scores_in_closed_form(duckdb_engine: Engine) -> None:
     )
 
 
+@pytest.mark.slow
 def test_rare_queries_of_the_same_click_crowd_out_what_comes_later(duckdb_engine: Engine) -> None:
     """Why the original need not be the ceiling (docs/evaluate.md): misspellings, each clicked once, fill the top."""
     rare = [f"gogle {i}" for i in range(6)]

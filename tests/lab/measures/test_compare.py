@@ -127,6 +127,7 @@ def test_jensen_shannon_by_hand(duckdb_engine: Engine) -> None:
     assert figures["query"] == pytest.approx(by_hand)
 
 
+@pytest.mark.slow
 def test_what_has_nothing_in_common_is_one_bit_apart(duckdb_engine: Engine) -> None:
     for release in ({"other": 5}, {}, {"a": -3}):
         figures = JensenShannon().measure(*views_of_queries(duckdb_engine, ORIGINAL, release))
