@@ -15,7 +15,7 @@ def ask(crowd: LocalCrowd, program: str, method: str, path: str, headers: dict[s
         async with httpx.AsyncClient(transport=crowd.network.programs[program], base_url="http://here") as client:
             return await client.request(method, path, headers=headers)
 
-    return crowd.network.do(asyncio.wait_for(run(), 30))
+    return crowd.network.do(asyncio.wait_for(run(), 270))
 
 
 @pytest.mark.parametrize("origin", [CHROMIUM, FIREFOX, "null"])

@@ -47,7 +47,7 @@ def studio(place: Path) -> Iterator[Serving]:
 
 def test_a_link_opens_one_browser_once(studio: Serving) -> None:
     link = studio.link
-    with httpx.Client() as first, httpx.Client() as second:
+    with httpx.Client(timeout=LIMIT) as first, httpx.Client(timeout=LIMIT) as second:
         assert second.head(link).status_code == 405, "who only looks at a link does not use it up"
         entered = first.get(link)
         assert entered.status_code == 200
@@ -64,7 +64,7 @@ def test_a_link_opens_one_browser_once(studio: Serving) -> None:
 
 @pytest.mark.parametrize("token", ["", "x", "é", "0" * 43])
 def test_a_wrong_token_opens_nothing(studio: Serving, token: str) -> None:
-    with httpx.Client() as stranger:
+    with httpx.Client(timeout=LIMIT) as stranger:
         answer = stranger.get(f"{studio.address}/enter", params={"token": token})
         assert answer.status_code == 401
         assert "set-cookie" not in answer.headers
@@ -121,7 +121,7 @@ def test_a_form_needs_an_origin_and_its_token(studio: Serving) -> None:
     for form in ({}, {"form_token": ""}, {"form_token": token[:-1]}, {"form_token": "é"}):
         assert studio.http.post("/drafts", data=form, headers=own).status_code == 403
     assert studio.http.post("/drafts", data={"form_token": token}, headers=own).status_code == 303
-    with httpx.Client(base_url=studio.address) as other:
+    with httpx.Client(base_url=studio.address, timeout=LIMIT) as other:
         other.get(studio.link)
         studio.next_link()
         assert other.post("/drafts", data={"form_token": token}, headers=own).status_code == 403, "of another session"
@@ -204,7 +204,7 @@ def test_nothing_outside_the_folder_can_be_shown(studio: Serving, path: str) -> 
     "path", ["/static/../app.py", "/static/%2e%2e/app.py", "/static/..%2fguard.py", "/static//etc/passwd"]
 )
 def test_static_files_are_static_files(studio: Serving, path: str) -> None:
-    answer = httpx.get(httpx.URL(studio.address, raw_path=path.encode()))
+    answer = httpx.get(httpx.URL(studio.address, raw_path=path.encode()), timeout=LIMIT)
     assert answer.status_code in (401, 404)
 
 
@@ -271,7 +271,7 @@ def test_a_terminal_without_a_screen_keeps_its_link(tmp_path: Path) -> None:
     ) as process:  # fmt: skip
         assert process.stdout is not None
         link = next(line.strip() for line in process.stdout if "/enter?token=" in line)
-        with httpx.Client() as client:
+        with httpx.Client(timeout=LIMIT) as client:
             assert client.get(link).status_code == 200
         process.send_signal(signal.SIGTERM)
         _, err = process.communicate(timeout=LIMIT)
