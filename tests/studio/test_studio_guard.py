@@ -247,6 +247,14 @@ def test_a_signal_ends_it_cleanly(tmp_path: Path, number: int) -> None:
     assert not any((tmp_path / "scratch").iterdir()), "nothing private stays"
 
 
+def test_a_second_ctrl_c_adds_no_traceback(tmp_path: Path) -> None:
+    made = Serving(tmp_path)
+    made.process.send_signal(signal.SIGINT)
+    code, out, err = made.end(signal.SIGINT)
+    assert (code, err) == (0, "")
+    assert out.endswith("The studio has ended.\n")
+
+
 def test_what_cannot_be_served_is_said_before_anything_starts(tmp_path: Path, studio: Serving) -> None:
     port = str(urlsplit(studio.address).port)
     assert_refused(run(tmp_path, "studio", "--no-browser", "--port", port), f"127.0.0.1:{port} cannot be listened on")

@@ -57,6 +57,7 @@ def serve(
             app,
             http=Impatient,
             ws="none",
+            lifespan="off",  # the app has none, and one that a second Ctrl-C cuts off is told as an error
             log_level="warning",
             access_log=False,
             server_header=False,
