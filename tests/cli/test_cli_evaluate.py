@@ -20,10 +20,11 @@ pytestmark = pytest.mark.slow
 
 @pytest.fixture(scope="module")
 def made(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a log and a release of its clicks, which the tests only read."""
+    """A folder with a log and a release of its clicks, which the tests only read: all are kept, without much noise."""
     folder = tmp_path_factory.mktemp("evaluate")
-    shutil.copy(demo_log(60), folder / "log.tsv")
-    succeed(folder, "release", "log.tsv", "--item", "click", *PLENTY, "--out", "release")
+    shutil.copy(demo_log(150), folder / "log.tsv")
+    asked = ("--method", "zealous", "--item", "click", "--epsilon", "50000", "--delta", "1e-6", "--per-user", "1000")
+    assert succeed(folder, "release", "log.tsv", *asked, "--out", "release", "--json").json["rows"] > 5
     return folder
 
 
