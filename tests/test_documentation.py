@@ -80,7 +80,7 @@ def commands(text: str) -> list[Shown]:
 
 NUMBER = re.compile(r"\d[\d,]*(?:\.\d+)?(?:e[+-]?\d+)?")
 TIME_OF_DAY = re.compile(r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(?:\+00:00)?")
-NEAR = 0.35  # of a noisy number: at the counts shown, more than five standard deviations of the noise
+NEAR = 0.35  # of a noisy number: at the counts shown, more than four standard deviations of the noise
 
 
 def is_printed(shown: str, printed: Sequence[str], noisy: bool) -> bool:
