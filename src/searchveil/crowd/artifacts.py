@@ -3,15 +3,18 @@
 import re
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cache
 from itertools import pairwise
 from string import ascii_uppercase
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from searchveil.errors import InputError
-from searchveil.log.normalize import Normalization
-from searchveil.log.sessions import GAP_MINUTES
+
+if TYPE_CHECKING:
+    from searchveil.log.normalize import Normalization
 
 BETWEEN = "\t"  # the fields of an artifact; a normal form never holds it
+WITHIN_MINUTES = 30  # between a query and its reformulation: all clients agree on it, whatever a session is
 LONGEST = 254  # bytes of an artifact in UTF-8: reports have a constant size
 
 
@@ -51,11 +54,16 @@ class Kind:
         return [normal(one) for one in typed.split(BETWEEN, self.queries - 1)] == text.split(BETWEEN)[: self.queries]
 
 
-_NORMAL = Normalization()
+@cache
+def _normalization() -> "Normalization":
+    """Relays and servers that open nothing do without it: the engines that come with it take half their start."""
+    from searchveil.log.normalize import Normalization
+
+    return Normalization()
 
 
 def normal(query: str) -> str:
-    return _NORMAL.apply_to_text(query)
+    return _normalization().apply_to_text(query)
 
 
 def _submissions(searches: Sequence[Search]) -> Iterator[Search]:
@@ -78,7 +86,7 @@ def _reformulations(searches: Sequence[Search], domains: bool) -> Iterator[Artif
         assert one.time is not None
         assert other.time is not None
         first, then = normal(one.query), normal(other.query)
-        if first != then and other.time - one.time <= 60 * GAP_MINUTES and first and then:
+        if first != then and other.time - one.time <= 60 * WITHIN_MINUTES and first and then:
             yield Artifact(first + BETWEEN + then, one.query.replace(BETWEEN, " ") + BETWEEN + other.query)
 
 
@@ -132,7 +140,7 @@ KINDS = {
             "reformulation",
             ("query", "next"),
             _reformulations,
-            f"pairs of different queries that you typed one after the other within {GAP_MINUTES} minutes",
+            f"pairs of different queries that you typed one after the other within {WITHIN_MINUTES} minutes",
             queries=2,
         ),
         Kind("query-url", ("query", "url"), _query_urls, "your queries, each with an address that you clicked"),
