@@ -51,6 +51,7 @@ def test_the_verdict_compares_what_is_proved_with_what_is_claimed() -> None:
     assert not Outcome(**at, claimed_epsilon=0.5, epsilon_at_least=0.5).refuted  # type: ignore[arg-type]
 
 
+@pytest.mark.slow
 def test_the_result_is_plain_json_and_two_lines(attack: ClickAttack) -> None:
     record = json.loads(json.dumps(attack.to_json()))
     assert [outcome["refuted"] for outcome in record["outcomes"]] == [True, False]

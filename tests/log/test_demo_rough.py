@@ -55,12 +55,14 @@ def test_one_address_has_a_sixth_of_the_rows(folder: Path) -> None:
     assert shared.drop_columns(["user"]).equals(plain.drop_columns(["user"]))
 
 
+@pytest.mark.slow
 def test_planted_queries_stay_with_their_users(folder: Path) -> None:
     planted = {(row["user"], row["query"]) for row in planted_personal_queries(3000, seed=1).to_pylist()}
     found = {(row["user"], row["query"]) for row in pq.read_table(folder / "both.parquet").to_pylist()}
     assert planted <= found
 
 
+@pytest.mark.slow
 def test_a_smaller_log_is_the_beginning_of_a_larger_one(folder: Path) -> None:
     fewer, both = pq.read_table(folder / "fewer.parquet"), pq.read_table(folder / "both.parquet")
     assert both.slice(0, fewer.num_rows).equals(fewer)

@@ -55,6 +55,7 @@ def test_any_text_agrees(duckdb_engine: Engine) -> None:
     check()
 
 
+@pytest.mark.slow
 def test_what_is_left_as_it_is(duckdb_engine: Engine) -> None:
     """Texts that the engine says are their own normal form are; and of plain ones it says so."""
 

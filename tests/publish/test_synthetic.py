@@ -75,6 +75,7 @@ def test_real_texts_are_those_that_were_named(folder: Path) -> None:
     assert len(statistics["queries"]) > 5
 
 
+@pytest.mark.slow
 def test_drawing_again_needs_no_log(folder: Path, tmp_path: Path) -> None:
     release = Release.read(folder)
     once, twice = (resample(release, seed=7, scale=0.5) for _ in range(2))
@@ -162,12 +163,14 @@ def test_parameters_that_make_no_sense(given: dict[str, Any], message: str) -> N
         Synthetic(1.0, 1e-6, **given)
 
 
+@pytest.mark.slow
 def test_other_releases_cannot_be_drawn_again(tmp_path: Path, folder: Path) -> None:
     release = replace(Release.read(folder), documents={})
     with pytest.raises(InputError, match="is no synthetic log"):
         resample(release, seed=1)
 
 
+@pytest.mark.slow
 def test_invented_texts_look_like_nobody(folder: Path) -> None:
     from searchveil.publish.synthetic.record import from_json
 
