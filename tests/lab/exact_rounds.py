@@ -134,7 +134,7 @@ def _copied(log: Log, held: Sequence[int], copies: int) -> Holdings:
     holders = [[user for user, its in enumerate(log) if item in its] for item in held]
     one = np.array([user for users in holders for user in users], np.int64)
     users = (one + len(log) * np.arange(copies)[:, None]).ravel().astype(np.int32)
-    return Holdings(users, np.tile([len(users) for users in holders], copies).astype(np.int64))
+    return Holdings.of(users, np.tile([len(users) for users in holders], copies).astype(np.int64))
 
 
 @dataclass

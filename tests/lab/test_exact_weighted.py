@@ -74,7 +74,7 @@ def test_the_distribution_is_that_of_many_releases(scores: bool) -> None:
     holders = [[user for user, its in enumerate(log) if item in its] for item in range(items)]
     one = np.array([user for users in holders for user in users])
     users = (one + len(log) * np.arange(copies)[:, None]).ravel().astype(np.int32)
-    holdings = Holdings(users, np.tile([len(users) for users in holders], copies))
+    holdings = Holdings.of(users, np.tile([len(users) for users in holders], copies))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(rounds, "UNIT", 4)
         named = rounds.select(
@@ -174,7 +174,7 @@ def test_rounds_without_a_mistake_are_those_of_the_product() -> None:
     policy = policy_named("learned")
     draw = np.random.default_rng(3)
     degrees = draw.integers(1, 60, 300)
-    holdings = Holdings(draw.integers(0, 900, degrees.sum()).astype(np.int32), degrees)
+    holdings = Holdings.of(draw.integers(0, 900, degrees.sum()).astype(np.int32), degrees)
     first, second = (
         select(
             holdings,

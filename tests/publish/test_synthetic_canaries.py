@@ -122,7 +122,7 @@ def allowed(budget: Budget, epsilon: float, delta: float) -> float:
 def named_runs(budget: Budget, domain: str) -> int:
     """In how many of RUNS any item of a user who holds nothing but lone items is named."""
     n = CANDIDATES[domain]
-    lone = Holdings(np.zeros(n, np.int32), np.ones(n, np.int64))
+    lone = Holdings.of(np.zeros(n, np.int32), np.ones(n, np.int64))
     return sum(
         len(
             select(

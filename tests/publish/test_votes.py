@@ -91,7 +91,7 @@ def test_every_item_of_somebody_gets_noise_of_the_first_vote(monkeypatch: pytest
 
     monkeypatch.setattr(votes, "cast", watched)
     users = np.concatenate([np.arange(5_000), np.arange(9_999) % 5_000]).astype(np.int32)
-    holdings = Holdings(users, np.concatenate([[5_000], np.ones(9_999, np.int64)]))
+    holdings = Holdings.of(users, np.concatenate([[5_000], np.ones(9_999, np.int64)]))
     selection = sv.Votes(1, 1e-6, guide_share=0.2).plan().settings.votes
     votes.elected(holdings, selection, keyed(b"guide"))
     (noise,) = drawn

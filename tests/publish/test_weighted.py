@@ -41,7 +41,7 @@ def log_of(engine: Engine, rows: list[tuple[str, str]]) -> SearchLog:
 
 
 def holdings_of(held: list[list[int]]) -> Holdings:
-    return Holdings(
+    return Holdings.of(
         np.array([user for users in held for user in users], np.int32),
         np.array([len(users) for users in held], np.int64),
     )
@@ -100,9 +100,9 @@ def test_no_user_is_heavier_than_the_noise_is_for(held: list[list[int]], seed: i
     holdings = holdings_of(held)
     p = np.random.default_rng(seed).integers(1, LARGEST + 1, len(held)).astype(np.float64)
     divisors = _divisors(holdings, p)
-    weights = np.concatenate([_weights(run, run.holders(), p, divisors).astype(np.int64) for run in holdings.runs])
+    weights = np.concatenate([_weights(block, p[items], divisors).data for block, items in holdings.parts])
     lengths: dict[int, int] = {}
-    for user, weight in zip(holdings.users.tolist(), weights.tolist(), strict=True):
+    for user, weight in zip(holdings.users.tolist(), weights.astype(np.int64).tolist(), strict=True):
         lengths[user] = lengths.get(user, 0) + weight**2
     assert max(lengths.values()) <= UNIT**2
     assert min(lengths.values()) > 0.9 * UNIT**2  # and little is given away
@@ -114,11 +114,11 @@ def test_no_user_is_heavier_than_the_noise_is_for(held: list[list[int]], seed: i
     st.integers(0, 2**32),
     st.integers(1, 60),
 )
-def test_totals_are_those_of_whole_numbers_wherever_runs_end(
-    monkeypatch: pytest.MonkeyPatch, held: list[list[int]], seed: int, run: int
+def test_totals_are_those_of_whole_numbers_wherever_blocks_end(
+    monkeypatch: pytest.MonkeyPatch, held: list[list[int]], seed: int, block: int
 ) -> None:
     """Against the formula in Python's integers; also items that nobody holds, and what stays of some of them."""
-    monkeypatch.setattr(rounds, "RUN", run)
+    monkeypatch.setattr(rounds, "BLOCK", block)
     draw = np.random.default_rng(seed)
     some = draw.random(len(held)) < 0.7
     holdings = holdings_of(held).only(some)
@@ -140,9 +140,9 @@ def test_totals_are_those_of_whole_numbers_wherever_runs_end(
     st.binary(min_size=32, max_size=32),
 )
 def test_who_keeps_what_is_a_part_of_who_holds_what(
-    monkeypatch: pytest.MonkeyPatch, held: list[list[int]], most: int, run: int, key: bytes
+    monkeypatch: pytest.MonkeyPatch, held: list[list[int]], most: int, block: int, key: bytes
 ) -> None:
-    monkeypatch.setattr(rounds, "RUN", run)
+    monkeypatch.setattr(rounds, "BLOCK", block)
     before = holdings_of(held)
     after = before.bounded(most, Source(key))
     kept = np.split(after.users, np.cumsum(after.degrees))[:-1]
@@ -208,14 +208,14 @@ def test_spellings_are_one_item_and_each_of_its_users_is_there_once(
 def test_a_user_keeps_a_uniform_choice_of_her_items() -> None:
     """Ten items, two kept, 3,000 times: chi-square with 9 degrees of freedom, a false alarm once in 10^5."""
     source = Source(bytes(32))
-    holdings = Holdings(np.zeros(10, np.int32), np.ones(10, np.int64))
+    holdings = Holdings.of(np.zeros(10, np.int32), np.ones(10, np.int64))
     kept = np.sum([holdings.bounded(2, source).degrees for _ in range(3000)], axis=0)
     assert kept.sum() == 6000
     assert ((kept - 600) ** 2 / 600).sum() < 40.8
 
 
 def test_others_keep_what_they_have() -> None:
-    holdings = Holdings(np.array([0, 1, 0, 0, 2, 1], np.int32), np.array([2, 1, 2, 1]))
+    holdings = Holdings.of(np.array([0, 1, 0, 0, 2, 1], np.int32), np.array([2, 1, 2, 1]))
     bounded = holdings.bounded(2, Source(bytes(32)))
     assert np.bincount(bounded.users).tolist() == [2, 2, 1]
     assert bounded.degrees.sum() == 5
@@ -232,7 +232,7 @@ def test_an_item_is_named_as_often_as_the_normal_tail_says() -> None:
 
     policy = ByFormula((ONE,), (ONE,))
     n, sigma, threshold, copies = 20, 4.0, 24.0, 60_000
-    holdings = Holdings(np.arange(n * copies, dtype=np.int32), np.full(copies, n))
+    holdings = Holdings.of(np.arange(n * copies, dtype=np.int32), np.full(copies, n))
     named = select(
         holdings,
         policy=policy,
@@ -386,7 +386,7 @@ def test_unheld_items_of_a_pool_get_noise_too() -> None:
     """Drawing for held items only would tell which are held: with a low threshold unheld ones are named as often."""
     from searchveil.publish.priorities import ByFormula
 
-    holdings = Holdings(np.zeros(0, np.int32), np.zeros(4000, np.int64))
+    holdings = Holdings.of(np.zeros(0, np.int32), np.zeros(4000, np.int64))
     named = select(
         holdings,
         policy=ByFormula((ONE,), (ONE,)),

@@ -179,7 +179,7 @@ def test_weights_are_those_of_one_process(elsewhere: Elsewhere) -> None:
     random = np.random.default_rng(5)
     held = [random.choice(60, random.integers(1, 60), replace=False) for _ in range(80)]
     priorities = random.integers(1, LARGEST + 1, 80)
-    holdings = Holdings(np.concatenate(held).astype(np.int32), np.array([len(users) for users in held]))
+    holdings = Holdings.of(np.concatenate(held).astype(np.int32), np.array([len(users) for users in held]))
     pairs = table(holder=np.concatenate(held), id=np.repeat(np.arange(80), holdings.degrees))
     active = table(id=np.arange(80), total=np.zeros(80, np.int64), priority=priorities)
     tables = HeldInEngine(elsewhere, elsewhere.load(active), elsewhere.load(pairs))

@@ -194,7 +194,7 @@ def _tried(rounds: Rounds | Election, assumption: Assumption, users: int) -> int
     item = np.concatenate([item, assumption.items + 1 + np.arange(len(alone))])
     pairs = np.unique(item << 32 | user)
     _, degrees = np.unique(pairs >> 32, return_counts=True)
-    return len(rounds.named(Holdings((pairs & 0xFFFFFFFF).astype(np.int32), degrees)))
+    return len(rounds.named(Holdings.of((pairs & 0xFFFFFFFF).astype(np.int32), degrees)))
 
 
 def _comes_out(rounds: Rounds | Election, users: int, held: int) -> float:
@@ -203,5 +203,5 @@ def _comes_out(rounds: Rounds | Election, users: int, held: int) -> float:
     shared = np.arange(copies * users, dtype=np.int32)
     lone = np.tile(shared, held - 1)
     degrees = np.concatenate([np.full(copies, users), np.ones(len(lone), np.int64)])
-    named = rounds.named(Holdings(np.concatenate([shared, lone]), degrees))
+    named = rounds.named(Holdings.of(np.concatenate([shared, lone]), degrees))
     return int((named < copies).sum()) / copies

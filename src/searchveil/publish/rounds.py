@@ -8,9 +8,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from itertools import pairwise
+from itertools import accumulate, pairwise
 from math import ceil
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import numpy.typing as npt
@@ -20,63 +20,112 @@ from searchveil.privacy.gaussian import GaussianAccount
 from searchveil.privacy.noise import Integers, Source
 from searchveil.publish.priorities import LARGEST, ONE, Policy
 
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
 MOST_ITEMS = 1 << 22  # of a user
 UNIT = 1 << 12  # a weight of one, in the integers that are added up
-RUN = 1 << 15  # pairs of users and items that are worked on at once: what is computed of them fits into a cache
+PART = 1 << 18  # items that a core works on at once
+BLOCK = 1 << 21  # pairs of user and item that a core works on at once: more would need new memory for each step
 
 Floats = npt.NDArray[np.float64]
 
 
 @dataclass(frozen=True)
 class Holdings:
-    """Who holds what, each user's item once, sorted by item: `degrees` says how many users hold each."""
+    """Who holds what, each user's item once.
 
-    users: npt.NDArray[np.int32]
-    degrees: Integers
+    In blocks: a row for each of some neighbouring items, a column for each user, and a one where she holds it.
+    """
+
+    blocks: Sequence["csr_array"]
+
+    @classmethod
+    def of(cls, users: npt.NDArray[np.int32], degrees: Integers) -> "Holdings":
+        """Users go by the items they hold, and `degrees` says how many hold each."""
+        starts = np.concatenate([[0], np.cumsum(degrees)])
+        cuts = np.searchsorted(starts, range(BLOCK, len(users), BLOCK))
+        edges = sorted({0, *cuts.tolist(), len(degrees)})
+        ones, numbered = np.ones(len(users)), int(users.max(initial=-1)) + 1
+
+        def block(first: int, last: int) -> "csr_array":
+            return block_of(starts[first : last + 1], users[starts[first] : starts[last]], numbered, ones)
+
+        return cls([block(*items) for items in pairwise(edges)])
+
+    @property
+    def users(self) -> npt.NDArray[np.int32]:
+        return joined([block.indices for block in self.blocks], np.int32)
+
+    @property
+    def degrees(self) -> Integers:
+        return joined([np.diff(block.indptr) for block in self.blocks], np.int64)
+
+    @property
+    def parts(self) -> list[tuple["csr_array", slice]]:
+        """Each block, and which items are in it."""
+        ends = accumulate((block.shape[0] for block in self.blocks), initial=0)
+        return [(block, slice(*items)) for block, items in zip(self.blocks, pairwise(ends), strict=True)]
 
     def only(self, items: npt.NDArray[np.bool_]) -> "Holdings":
         if items.all():
             return self
-        users = on_all_cores(lambda run: run.users[np.repeat(items[run.items], run.degrees)], self.runs)
-        return Holdings(joined(users, np.int32), self.degrees[items])
+        return Holdings(on_all_cores(lambda part: part[0][items[part[1]]], self.parts))
 
-    @cached_property
-    def runs(self) -> list["Run"]:
-        """The items in runs of about RUN pairs: what is computed of one fits into a cache, and cores share them."""
-        ends = np.cumsum(self.degrees)
-        pairs = len(self.users)
-        cuts = np.searchsorted(ends, np.arange(RUN, pairs, RUN), side="right")
-        edges = np.unique(np.concatenate([[0], cuts, [len(ends)]])).tolist()
-        starts = np.concatenate([[0], ends])[edges].tolist()
-        return [
-            Run(slice(*items), slice(*places), self.users[slice(*places)], self.degrees[slice(*items)])
-            for items, places in zip(pairwise(edges), pairwise(starts), strict=True)
-        ]
+    def by_user(self, of_block: Callable[["csr_array", slice], Floats]) -> Floats:
+        """Sums for each user, added up over the blocks."""
 
-    def totals(self, parts: Integers) -> Integers:
-        """The sum over each item's holders."""
-        return _sums(parts, self.degrees)
+        def add_up(parts: Sequence[tuple["csr_array", slice]]) -> Floats:
+            sums = of_block(*parts[0])
+            for part in parts[1:]:
+                sums += of_block(*part)
+            return sums
+
+        cores = min(usable_cores(), len(self.blocks))
+        return sum(on_all_cores(add_up, [self.parts[core::cores] for core in range(cores)]), start=np.zeros(1))
+
+    def held_by_user(self) -> Integers:
+        """How many items each user holds."""
+        return self.by_user(lambda block, _: block.T @ np.ones(block.shape[0])).astype(np.int64)
+
+    def totals(self, of_users: Integers) -> Integers:
+        """The sum over each item's holders; it is exact below 2^53."""
+        return joined(on_all_cores(lambda block: block @ of_users, self.blocks), np.int64)
 
     def bounded(self, most: int, source: Source) -> "Holdings":
         """At most so many items of each user, a uniform choice that depends on nothing but her own number of items."""
-        held = np.bincount(self.users)
-        too_many = held > most
-        heavy = joined(
-            on_all_cores(lambda run: run.places.start + np.flatnonzero(too_many.take(run.users)), self.runs), np.int64
-        )
-        if not len(heavy):
+        too_many = self.held_by_user() > most
+        if not too_many.any():
             return self
-        drawn = _shuffled_within(self.users[heavy], source)
-        users = self.users[heavy[drawn]]
+        places = on_all_cores(lambda block: np.flatnonzero(too_many.take(block.indices)), self.blocks)
+        heavy = np.concatenate([block.indices[own] for block, own in zip(self.blocks, places, strict=True)])
+        drawn = _shuffled_within(heavy, source)
+        users = heavy[drawn]
         first = np.flatnonzero(np.concatenate([[True], users[1:] != users[:-1]]))
         place = np.arange(len(users)) - np.repeat(first, np.diff(first, append=len(users)))
-        dropped = np.sort(heavy[drawn[place >= most]])
-        kept = np.ones(len(self.users), np.bool_)
-        kept[dropped] = False
-        items = np.searchsorted(np.cumsum(self.degrees), dropped, side="right")
-        fewer = np.bincount(items, minlength=len(self.degrees))
-        left = on_all_cores(lambda run: run.users[kept[run.places]], self.runs)
-        return Holdings(joined(left, np.int32), self.degrees - fewer)
+        dropped = np.zeros(len(users), np.bool_)
+        dropped[drawn[place >= most]] = True
+        of_blocks = np.split(dropped, np.cumsum([len(own) for own in places])[:-1])
+        parts = zip(self.blocks, (own[gone] for own, gone in zip(places, of_blocks, strict=True)), strict=True)
+        return Holdings(on_all_cores(lambda part: _without(*part), parts))
+
+
+def block_of(bounds: Integers, users: npt.NDArray[np.int32], numbered: int, ones: Floats) -> "csr_array":
+    """Of items with these users from one bound to the next. `ones` are at least as many; blocks may share them."""
+    from scipy.sparse import csr_array  # which takes longer to load than NumPy, and few methods need it
+
+    bounds = (bounds - bounds[0]).astype(np.int32 if len(users) < 1 << 31 else np.int64)
+    return csr_array((ones[: len(users)], users, bounds), shape=(len(bounds) - 1, numbered))
+
+
+def _without(block: "csr_array", places: Integers) -> "csr_array":
+    """The block without some of its pairs."""
+    items = np.searchsorted(block.indptr, places, side="right") - 1
+    fewer = np.cumsum(np.bincount(items, minlength=block.shape[0]))
+    bounds = block.indptr.copy()
+    bounds[1:] -= fewer
+    users = np.delete(block.indices, places)
+    return type(block)((block.data[: len(users)], users, bounds), shape=block.shape)
 
 
 def _shuffled_within(users: npt.NDArray[np.int32], source: Source) -> Integers:
@@ -90,40 +139,6 @@ def _shuffled_within(users: npt.NDArray[np.int32], source: Source) -> Integers:
             return order
 
 
-@dataclass(frozen=True)
-class Run:
-    """Neighbouring items with their holders."""
-
-    items: slice
-    places: slice  # of the pairs
-    users: npt.NDArray[np.int32]
-    degrees: Integers
-
-    def holders(self) -> npt.NDArray[np.intp]:
-        """The users of the pairs, in the type by which NumPy finds places at once."""
-        return self.users.astype(np.intp)
-
-    def spread(self, of_items: npt.NDArray[Any]) -> Floats:
-        """The item's number for each of its holders."""
-        return np.repeat(of_items, self.degrees)
-
-
-def _by_user(holdings: Holdings, of_pairs: Callable[[Run, npt.NDArray[np.intp]], Floats]) -> Floats:
-    """The sum over each user's items of a number for each pair, on all cores."""
-    users = int(holdings.users.max(initial=-1)) + 1
-
-    def add_up(some: list[Run]) -> Floats:
-        sums = np.zeros(users)
-        for run in some:
-            holders = run.holders()
-            np.add.at(sums, holders, of_pairs(run, holders))
-        return sums
-
-    cores = min(usable_cores(), len(holdings.runs))
-    shares = on_all_cores(add_up, [holdings.runs[core::cores] for core in range(cores)])
-    return sum(shares, start=np.zeros(users))
-
-
 def joined(parts: Sequence[npt.NDArray[Any]], kind: type) -> npt.NDArray[Any]:
     """The parts as one array, copied on all cores; empty if there are no parts."""
     ends = np.cumsum([len(part) for part in parts], dtype=np.int64)
@@ -135,15 +150,6 @@ def joined(parts: Sequence[npt.NDArray[Any]], kind: type) -> npt.NDArray[Any]:
 
     on_all_cores(copy, zip(ends.tolist(), parts, strict=True))
     return whole
-
-
-def _sums(parts: npt.NDArray[Any], degrees: Integers) -> npt.NDArray[Any]:
-    """Of each item's run of parts, exactly: they are whole numbers, and all of them together are below 2^53."""
-    up_to = np.zeros(len(parts) + 1, parts.dtype)
-    np.cumsum(parts, out=up_to[1:])
-    ends = np.zeros(len(degrees) + 1, np.int64)
-    np.cumsum(degrees, out=ends[1:])
-    return np.diff(up_to.take(ends))
 
 
 @dataclass(frozen=True)
@@ -227,22 +233,23 @@ def _after(
     def left(known: npt.NDArray[Any]) -> npt.NDArray[Any]:
         return joined(on_all_cores(lambda part: known[part][active[part]], parts), known.dtype.type)
 
-    parts = [slice(start, start + RUN) for start in range(0, max(1, len(items)), RUN)]
+    parts = [slice(start, start + PART) for start in range(0, max(1, len(items)), PART)]
     found, scores = (joined(one, one[0].dtype.type) for one in zip(*on_all_cores(look, parts), strict=True))
     return Named(found, scores), active, left(items), left(totals), left(priorities)
 
 
 def total_weights(holdings: Holdings, priorities: npt.NDArray[Any]) -> Integers:
     """The sum of the weights that an item's holders give it."""
-    totals, divisors = np.zeros(len(holdings.degrees), np.int64), _divisors(holdings, priorities)
+    totals, divisors = np.zeros(len(priorities), np.int64), _divisors(holdings, priorities)
 
-    def weigh(run: Run, holders: npt.NDArray[np.intp]) -> Floats:
-        weights = _weights(run, holders, priorities, divisors)
-        totals[run.items] = _sums(weights, run.degrees)
-        weights *= weights
-        return weights
+    def squared_lengths(block: "csr_array", items: slice) -> Floats:
+        weights = _weights(block, priorities[items], divisors)
+        totals[items] = weights @ np.ones(weights.shape[1])
+        weights.data *= weights.data
+        lengths: Floats = weights.T @ np.ones(weights.shape[0])
+        return lengths
 
-    if _by_user(holdings, weigh).max(initial=0) > UNIT * UNIT:
+    if holdings.by_user(squared_lengths).max(initial=0) > UNIT * UNIT:
         raise AssertionError("a user's weights are longer than the noise is for")
     return totals
 
@@ -253,14 +260,15 @@ def total_weights(holdings: Holdings, priorities: npt.NDArray[Any]) -> Integers:
 
 def _divisors(holdings: Holdings, priorities: npt.NDArray[Any]) -> Floats:
     """⌈√Σp²⌉ over each user's items."""
-    squares = _by_user(holdings, lambda run, _: run.spread(priorities[run.items].astype(np.float64) ** 2))
+    squares = holdings.by_user(lambda block, items: block.T @ priorities[items].astype(np.float64) ** 2)
     roots = np.ceil(np.sqrt(squares))
     roots += roots * roots < squares
     return np.maximum(roots, 1)
 
 
-def _weights(run: Run, holders: npt.NDArray[np.intp], priorities: npt.NDArray[Any], divisors: Floats) -> Floats:
-    """w = ⌊UNIT·p/⌈√Σp²⌉⌋ for each pair of user and item; Σw² over a user's items is at most UNIT², exactly."""
-    weights = run.spread(UNIT * priorities[run.items].astype(np.float64))
-    weights /= divisors.take(holders)
-    return np.floor(weights, out=weights)
+def _weights(block: "csr_array", priorities: npt.NDArray[Any], divisors: Floats) -> "csr_array":
+    """w = ⌊UNIT·p/⌈√Σp²⌉⌋ for each pair of item and user; Σw² over a user's items is at most UNIT², exactly."""
+    weights = np.repeat(UNIT * priorities.astype(np.float64), np.diff(block.indptr))
+    weights /= divisors.take(block.indices)
+    np.floor(weights, out=weights)
+    return type(block)((weights, block.indices, block.indptr), shape=block.shape)

@@ -6,7 +6,8 @@ Those are found beforehand and numbered by their texts. So items are told apart 
 """
 
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import TYPE_CHECKING, Any
 
 import ibis
 import ibis.expr.types as ir
@@ -21,9 +22,11 @@ from searchveil.items import Item
 from searchveil.items.pool import QueryPool
 from searchveil.log import SearchLog
 from searchveil.privacy.noise import Integers, Source
-from searchveil.publish.rounds import Holdings, Named, joined, select
+from searchveil.publish.rounds import BLOCK, Holdings, Named, block_of, joined, select
 
-PART = 1 << 20  # pairs of user and item that are worked on at once
+if TYPE_CHECKING:
+    from scipy.sparse import csr_array
+
 SAMPLED = 1 << 10  # one of so many is looked at, to divide the work
 
 Words = npt.NDArray[np.uint64]
@@ -60,7 +63,7 @@ class HeldInMemory:
         chosen[named.items] = True
         held = self.holdings.only(chosen)
         in_place = np.zeros(len(chosen), np.int64)
-        in_place[chosen] = held.totals(parts[np.bincount(held.users)[held.users]])
+        in_place[chosen] = held.totals(parts[held.held_by_user()])
         totals: Integers = in_place[named.items]
         return totals
 
@@ -85,7 +88,8 @@ def gather(log: SearchLog, item: Item, pool: QueryPool | None) -> tuple[Texts, W
     """Texts; every item's number; and the users who hold it, each once. Blank texts are no items."""
     columns, engine = list(item.columns), log.engine
     codes = engine.number(log.table.select("user").distinct(), "_holder", ["user"])
-    bits = max(1, int(engine.value(codes.count())).bit_length())  # of a pair, for the user
+    users = int(engine.value(codes.count()))
+    bits = max(1, users.bit_length())  # of a pair, for the user
     rows = item.held(log)
     typed = rows.select(*columns).distinct()
     rows = rows.join(codes, "user").select(*columns, _holder=codes["_holder"].cast("uint64"))
@@ -98,14 +102,14 @@ def gather(log: SearchLog, item: Item, pool: QueryPool | None) -> tuple[Texts, W
         texts, listed = _in_pool(typed, item, pool, log)
         rows = rows.join(listed, [rows[name] == listed[f"_typed_{name}"] for name in columns])
     pairs = engine.fetch(rows.select(pair=((rows["_number"] << bits) | rows["_holder"]).cast("uint64")))["pair"]
-    numbers, holdings = _holdings([np.asarray(chunk) for chunk in pairs.chunks], bits)
+    numbers, holdings = _holdings([np.asarray(chunk) for chunk in pairs.chunks], bits, users)
     if pool is None:
         items = numbers != _given(bits)
         return texts, numbers[items], holdings.only(items)
     degrees = np.zeros(len(texts.numbers), np.int64)  # an item of a pool is one although nobody holds it
     degrees[numbers] = holdings.degrees
     # An item's place is its number here. `texts` has the items as the engine gave them, which is in any order.
-    return texts, np.arange(len(degrees), dtype=np.uint64), Holdings(holdings.users, degrees)
+    return texts, np.arange(len(degrees), dtype=np.uint64), Holdings.of(holdings.users, degrees)
 
 
 def _given(bits: int) -> int:
@@ -177,26 +181,28 @@ def _in_pool(typed: ir.Table, item: Item, pool: QueryPool, log: SearchLog) -> tu
     return Texts(texts.select(columns), texts["_number"].to_numpy().astype(np.uint64)), listed
 
 
-def _holdings(pairs: list[Words], bits: int) -> tuple[Words, Holdings]:
+def _holdings(pairs: list[Words], bits: int, users: int) -> tuple[Words, Holdings]:
     """The items' numbers, in their order, and who holds them; the same pair may be there several times."""
-    low = np.uint64(bits)
+    low, ones = np.uint64(bits), np.ones(BLOCK)
     spans = on_all_cores(lambda span: _sorted_within(pairs, span), _spans(pairs, bits))
 
-    def look(place: tuple[Words, int]) -> tuple[npt.NDArray[np.int32], Integers, Words]:
-        span, start = place
-        part = span[start : start + PART]
-        before = span[start - 1 : start + len(part) - 1] if start else np.concatenate([~part[:1], part[:-1]])
-        once = part[part != before]
+    def look(part: Words) -> tuple[Words, "csr_array"]:
+        once = part[np.diff(part, prepend=~part[:1]) != 0]
         items = once >> low
-        first = np.flatnonzero(np.diff(items, prepend=before[:1] >> low))
-        return (once & np.uint64((1 << bits) - 1)).astype(np.int32), first, items[first]
+        first = np.flatnonzero(np.diff(items, prepend=~items[:1]))
+        holders = (once & np.uint64((1 << bits) - 1)).astype(np.int32)
+        enough = ones if len(once) <= len(ones) else np.ones(len(once))
+        return items[first], block_of(np.append(first, len(once)), holders, users, enough)
 
-    places = [(span, start) for span in spans for start in range(0, max(1, len(span)), PART)]
-    users, firsts, numbers = zip(*on_all_cores(look, places), strict=True)
-    starts = np.cumsum([0, *map(len, users)])
-    bounds = [first + start for first, start in zip(firsts, starts[:-1], strict=True)]
-    degrees = np.diff(joined([*bounds, starts[-1:]], np.int64))
-    return joined(numbers, np.uint64), Holdings(joined(users, np.int32), degrees)
+    numbers, blocks = zip(*on_all_cores(look, [part for span in spans for part in _parts(span, bits)]), strict=True)
+    return joined(numbers, np.uint64), Holdings(blocks)
+
+
+def _parts(span: Words, bits: int) -> list[Words]:
+    """About BLOCK pairs in each, and all pairs of an item in one."""
+    low = np.uint64(bits)
+    cuts = np.searchsorted(span, [span[place] >> low << low for place in range(BLOCK, len(span), BLOCK)])
+    return [span[slice(*places)] for places in pairwise([*sorted({0, *cuts.tolist()}), len(span)])]
 
 
 def _spans(pairs: list[Words], bits: int) -> list[tuple[int, int]]:

@@ -195,7 +195,7 @@ def numbered(held: HeldInMemory | HeldInEngine) -> tuple[Integers, Holdings]:
         return np.arange(len(held.holdings.degrees)), held.holdings
     pairs = held.engine.fetch(held.pairs).sort_by([("_id", "ascending"), ("_holder", "ascending")])
     ids, degrees = np.unique(pairs["_id"].to_numpy(), return_counts=True)
-    return ids, Holdings(pairs["_holder"].to_numpy().astype(np.int32), degrees)
+    return ids, Holdings.of(pairs["_holder"].to_numpy().astype(np.int32), degrees)
 
 
 def elected(holdings: Holdings, selection: VoteSelection, source: Source) -> Integers:

@@ -57,11 +57,9 @@ def read_table(engine: Engine, raw: ir.Table, columns: Mapping[str, str], where:
     matched = match_columns(raw.columns, columns, where)
     cells = {ours: _CELLS[ours](raw[theirs], where) for ours, theirs in matched.items()}
     faults = _faults(cells, engine)
-    table = raw.select(
-        **{ours: cell.value for ours, cell in cells.items()},
-        fault=ibis.cases(*((condition, reason) for reason, condition in faults.items())),
-    )
-    problems = _count(table, faults, engine, where)
+    fault = ibis.cases(*((condition, reason) for reason, condition in faults.items()))
+    problems = _count(raw, list(matched.values()), fault, faults, engine, where)
+    table = raw.select(**{ours: cell.value for ours, cell in cells.items()}, fault=fault)
     if problems:
         table = table.filter(table.fault.isnull())
     return table.drop("fault"), Remarks(problems, unit_of(matched["user"]), (TAKEN_AS_PUBLIC,), matched)
@@ -81,11 +79,15 @@ def _faults(cells: dict[str, Cell], engine: Engine) -> dict[str, ir.BooleanValue
     return faults
 
 
-def _count(table: ir.Table, reasons: Iterable[str], engine: Engine, where: str) -> tuple[Problem, ...]:
-    # Something of every cell, or an engine may not look at columns whose statistics tell enough.
-    seen = {f"seen_{column}": engine.trace(table[column]).max() for column in table.columns if column != "fault"}
+def _count(
+    raw: ir.Table, columns: Iterable[str], fault: ir.StringValue, reasons: Iterable[str], engine: Engine, where: str
+) -> tuple[Problem, ...]:
+    # Something of every cell as the file has it, or an engine may not look at columns whose statistics tell enough.
+    seen = {f"seen_{name}": engine.trace(raw[name]) for name in columns}
+    looked_at = raw.select(fault=fault, **seen)
+    largest = {name: looked_at[name].max() for name in seen}
     try:
-        counts = engine.fetch(table.group_by("fault").agg(rows=table.count(), **seen)).to_pylist()
+        counts = engine.fetch(looked_at.group_by("fault").agg(rows=looked_at.count(), **largest)).to_pylist()
     except Exception as problem:
         if was_interrupted(problem):
             raise
