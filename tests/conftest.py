@@ -61,7 +61,8 @@ def duckdb_engine() -> Iterator[Engine]:
 
 @pytest.fixture(scope="session")
 def spark_engine() -> Iterator[Engine]:
-    engine = open_engine("spark", master="local[2]")
+    # Small logs in two parts show what eight would, and take a fifth less of the CPU.
+    engine = open_engine("spark", master="local[2]", spark_conf={"spark.sql.shuffle.partitions": "2"})
     yield engine
     engine.close()
 
