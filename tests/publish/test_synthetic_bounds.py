@@ -39,23 +39,41 @@ HEAVY: History = [
 EARLIEST: History = [(0, "a", None)]
 
 
+@pytest.fixture(scope="module")
+def before(duckdb_engine: Engine) -> GivenOutcomes:
+    """The statistics of the others, which nobody changes."""
+    return given_outcomes(log_of(OTHERS, duckdb_engine))
+
+
+@pytest.fixture(scope="module")
+def with_heavy(duckdb_engine: Engine) -> GivenOutcomes:
+    return given_outcomes(log_of({**OTHERS, "added": HEAVY}, duckdb_engine))
+
+
 @pytest.mark.slow
 @settings(max_examples=6, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(history=HISTORIES)
-def test_adding_a_user_changes_every_statistic_by_at_most_its_bound(duckdb_engine: Engine, history: list[Row]) -> None:
-    check(duckdb_engine, history)
+def test_adding_a_user_changes_every_statistic_by_at_most_its_bound(
+    duckdb_engine: Engine, before: GivenOutcomes, history: list[Row]
+) -> None:
+    changes(before, given_outcomes(log_of({**OTHERS, "added": history}, duckdb_engine)))
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("history", [HEAVY, EARLIEST], ids=["heavy", "earliest"])
-def test_so_does_an_extreme_user(duckdb_engine: Engine, history: History) -> None:
-    changes = check(duckdb_engine, history)
+def test_so_does_a_heavy_user(before: GivenOutcomes, with_heavy: GivenOutcomes) -> None:
+    assert_felt(changes(before, with_heavy))
+
+
+@pytest.mark.slow
+def test_so_does_the_earliest_user(duckdb_engine: Engine, before: GivenOutcomes) -> None:
+    assert_felt(changes(before, given_outcomes(log_of({**OTHERS, "added": EARLIEST}, duckdb_engine))))
+
+
+def assert_felt(changes: dict[str, Any]) -> None:
     assert all(change.any() for name, change in changes.items() if name in ("sessions", "days", "moves"))
 
 
-def check(engine: Engine, history: History) -> dict[str, Any]:
-    before = given_outcomes(log_of(OTHERS, engine))
-    after = given_outcomes(log_of({**OTHERS, "added": history}, engine))
+def changes(before: GivenOutcomes, after: GivenOutcomes) -> dict[str, Any]:
     assert set(after.totals) == set(SHARES) - set(CANDIDATES), "every statistic is looked at"
     assert set(after.held) == set(CANDIDATES), "and every domain"
     assert faults(before, after, "added") == []
@@ -64,9 +82,9 @@ def check(engine: Engine, history: History) -> dict[str, Any]:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("statistic", ["clicks", "volume", "gaps", "holders"])
-def test_a_heavy_user_comes_near_the_bound(duckdb_engine: Engine, statistic: str) -> None:
+def test_a_heavy_user_comes_near_the_bound(before: GivenOutcomes, with_heavy: GivenOutcomes, statistic: str) -> None:
     """Or else a bound that is never felt would be tested by nobody."""
-    change = check(duckdb_engine, HEAVY)[statistic]
+    change = changes(before, with_heavy)[statistic]
     bound = Budget.of(1.0, 1e-6, "add-remove").squared_length(statistic)
     assert sum(entry * entry for entry in change.tolist()) > 0.5 * bound
 
@@ -140,8 +158,7 @@ def test_mistakes_are_found(duckdb_engine: Engine, mistake: Mistake) -> None:
 
 
 @pytest.mark.slow
-def test_rows_of_other_days_count_nowhere(duckdb_engine: Engine) -> None:
-    before = given_outcomes(log_of(OTHERS, duckdb_engine))
+def test_rows_of_other_days_count_nowhere(duckdb_engine: Engine, before: GivenOutcomes) -> None:
     outside: History = [(-1, "a", "http://x"), (14 * 24 * 60, "b", "http://y")]
     after = given_outcomes(log_of({**OTHERS, "added": outside}, duckdb_engine))
     assert all((totals == before.totals[name]).all() for name, totals in after.totals.items())
@@ -149,16 +166,15 @@ def test_rows_of_other_days_count_nowhere(duckdb_engine: Engine) -> None:
 
 
 @pytest.mark.slow
-def test_days_before_1970_are_days_as_others(duckdb_engine: Engine) -> None:
+def test_days_before_1970_are_days_as_others(duckdb_engine: Engine, before: GivenOutcomes) -> None:
     """The same log, whole weeks earlier, has the same statistics: also of a period in which 1970 begins."""
-    here = given_outcomes(log_of(OTHERS, duckdb_engine))
     earlier = timedelta(weeks=2827)
     period = Period(PERIOD.first - earlier, PERIOD.last - earlier)
     assert period.first.year == 1969
     assert period.last.year == 1970
     there = given_outcomes(log_of(OTHERS, duckdb_engine, START - earlier), period=period)
     assert {name: totals.tolist() for name, totals in there.totals.items()} == {
-        name: totals.tolist() for name, totals in here.totals.items()
+        name: totals.tolist() for name, totals in before.totals.items()
     }
 
 
