@@ -25,7 +25,6 @@ if TYPE_CHECKING:
 
 MOST_ITEMS = 1 << 22  # of a user
 UNIT = 1 << 12  # a weight of one, in the integers that are added up
-PART = 1 << 18  # items that a core works on at once
 BLOCK = 1 << 21  # pairs of user and item that a core works on at once: more would need new memory for each step
 
 Floats = npt.NDArray[np.float64]
@@ -45,7 +44,7 @@ class Holdings:
         """Users go by the items they hold, and `degrees` says how many hold each."""
         starts = np.concatenate([[0], np.cumsum(degrees)])
         cuts = np.searchsorted(starts, range(BLOCK, len(users), BLOCK))
-        edges = sorted({0, *cuts.tolist(), len(degrees)})
+        edges = [0, *sorted({*cuts.tolist()} - {0, len(degrees)}), len(degrees)]
         ones, numbered = np.ones(len(users)), int(users.max(initial=-1)) + 1
 
         def block(first: int, last: int) -> "csr_array":
@@ -202,40 +201,42 @@ def select(
 
     `threshold` and `sigma` are in units of weight; the rounds spend `share` of the account.
     """
-    rule = Rule(policy, threshold, sigma)
-    items = np.arange(len(holdings.degrees))
-    totals = np.zeros(len(items), np.int64)
-    priorities = np.full(len(items), LARGEST, np.int32)
+    rule, parts = Rule(policy, threshold, sigma), [part for _, part in holdings.parts]
+    number = parts[-1].stop
+    items = [np.arange(part.start, part.stop) for part in parts]
+    active = Active(holdings, items, [np.zeros_like(part) for part in items], np.full(number, LARGEST, np.int32))
     named: list[Named] = []
     for done, part in enumerate(policy.shares, 1):
-        spent = share * Fraction(part, ONE)
-        noisy = account.measure(
-            total_weights(holdings, priorities), squared_length=UNIT * UNIT, share=spent, source=source
-        )
-        found, active, items, totals, priorities = _after(rule, done, items, totals, noisy)
-        holdings = holdings.only(active)
-        named.append(found)
+        weights, spent = total_weights(active.holdings, active.priorities), share * Fraction(part, ONE)
+        noisy = account.measure(weights, squared_length=UNIT * UNIT, share=spent, source=source)
+        found, active = active.after(rule, done, noisy)
+        named += found
     return Named(np.concatenate([one.items for one in named]), np.concatenate([one.scores for one in named]))
 
 
-def _after(
-    rule: Rule, done: int, items: Integers, totals: Integers, noisy: Integers
-) -> tuple[Named, npt.NDArray[np.bool_], Integers, Integers, npt.NDArray[np.int32]]:
-    """What a round names; which items stay active; and of these the places, the totals and the priorities."""
-    active, priorities = np.empty(len(items), np.bool_), np.empty(len(items), np.int32)
+@dataclass(frozen=True)
+class Active:
+    """The items that may still be named, who holds them, and where they stand. Block by block but for priorities."""
 
-    def look(part: slice) -> tuple[npt.NDArray[Any], ...]:
-        now = rule.after(done, totals[part], noisy[part])
-        totals[part], priorities[part] = now.totals, now.priorities
-        active[part] = now.priorities > 0
-        return items[part][now.reached], now.totals[now.reached]
+    holdings: Holdings
+    items: Sequence[Integers]
+    totals: Sequence[Integers]
+    priorities: npt.NDArray[np.int32]
 
-    def left(known: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        return joined(on_all_cores(lambda part: known[part][active[part]], parts), known.dtype.type)
+    def after(self, rule: Rule, done: int, noisy: Integers) -> tuple[list[Named], "Active"]:
+        """What a round of these noisy weights names, and what stays active."""
 
-    parts = [slice(start, start + PART) for start in range(0, max(1, len(items)), PART)]
-    found, scores = (joined(one, one[0].dtype.type) for one in zip(*on_all_cores(look, parts), strict=True))
-    return Named(found, scores), active, left(items), left(totals), left(priorities)
+        def look(known: tuple[tuple["csr_array", slice], Integers, Integers]) -> tuple[Named, Any, Any, Any, Any]:
+            (block, part), items, totals = known
+            now = rule.after(done, totals, noisy[part])
+            left = now.priorities > 0
+            priorities = now.priorities[left].astype(np.int32)
+            kept = block if left.all() else block[left]
+            return Named(items[now.reached], now.totals[now.reached]), kept, items[left], now.totals[left], priorities
+
+        looked = on_all_cores(look, zip(self.holdings.parts, self.items, self.totals, strict=True))
+        named, blocks, items, totals, priorities = zip(*looked, strict=True)
+        return [*named], Active(Holdings(blocks), items, totals, joined(priorities, np.int32))
 
 
 def total_weights(holdings: Holdings, priorities: npt.NDArray[Any]) -> Integers:

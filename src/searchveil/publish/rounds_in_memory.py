@@ -47,8 +47,7 @@ class HeldInMemory:
         texts, numbers, holdings = gather(log, item, pool)
         holdings = holdings.bounded(candidates_per_user, source)
         if pool is None:  # an item that nobody keeps must never be named
-            kept = holdings.degrees > 0
-            numbers, holdings = numbers[kept], holdings.only(kept)
+            numbers, holdings = _only(numbers, holdings, holdings.degrees > 0)
         return cls(texts, numbers, holdings)
 
     def select(self, **known: Any) -> Named:
@@ -104,12 +103,15 @@ def gather(log: SearchLog, item: Item, pool: QueryPool | None) -> tuple[Texts, W
     pairs = engine.fetch(rows.select(pair=((rows["_number"] << bits) | rows["_holder"]).cast("uint64")))["pair"]
     numbers, holdings = _holdings([np.asarray(chunk) for chunk in pairs.chunks], bits, users)
     if pool is None:
-        items = numbers != _given(bits)
-        return texts, numbers[items], holdings.only(items)
+        return texts, *_only(numbers, holdings, numbers != _given(bits))
     degrees = np.zeros(len(texts.numbers), np.int64)  # an item of a pool is one although nobody holds it
     degrees[numbers] = holdings.degrees
     # An item's place is its number here. `texts` has the items as the engine gave them, which is in any order.
     return texts, np.arange(len(degrees), dtype=np.uint64), Holdings.of(holdings.users, degrees)
+
+
+def _only(numbers: Words, holdings: Holdings, items: npt.NDArray[np.bool_]) -> tuple[Words, Holdings]:
+    return (numbers, holdings) if items.all() else (numbers[items], holdings.only(items))
 
 
 def _given(bits: int) -> int:
@@ -137,17 +139,18 @@ def _told_apart(typed: ir.Table, item: Item, log: SearchLog, bits: int) -> tuple
     settled = ibis.and_(item.leaves(typed, log.normalization), *(typed[name] != "" for name in columns))
     hashed = _hashed(typed, columns, bits, engine)
     known = engine.fetch(typed.select(*columns, _number=hashed, _settled=settled))
+    numbers, sure = (_of_chunks(known[name], kind) for name, kind in (("_number", np.uint64), ("_settled", np.bool_)))
+    numbers[~sure] = _given(bits)
     # Few texts are looked at again. An engine that calls Python for one in a hundred of ten million takes long.
-    others = _normal(engine.load(known.filter(pc.invert(known["_settled"])).select(columns)), item, log)
+    others = _normal(engine.load(known.filter(pa.array(~sure)).select(columns)), item, log)
     names = [*columns, *(f"_typed_{name}" for name in columns)]
     again = engine.fetch(others.select(*names, _number=_hashed(others, columns, bits, engine)))
-    numbers = np.where(known["_settled"], known["_number"], np.uint64(_given(bits)))
     in_order = np.concatenate([numbers, again["_number"].to_numpy()])
     in_order.sort()
-    several = np.unique(in_order[1:][in_order[1:] == in_order[:-1]])
-    shared = pc.and_(known["_settled"], pc.is_in(known["_number"], pa.array(several)))
-    alike = known.filter(shared)
-    numbers[shared.to_numpy()] = _given(bits)
+    several = np.unique(in_order[~_first_of_its_kind(in_order)])
+    shared = sure & pc.is_in(pa.array(numbers), pa.array(several)).to_numpy(zero_copy_only=False)
+    alike = known.filter(pa.array(shared))
+    numbers[shared] = _given(bits)
     some = pa.concat_tables([again.select(names), alike.select(2 * columns).rename_columns(names)])
     given = _given(bits) + _by_text(some, columns).astype(np.uint64)
     # Of an item's spellings, one is enough to look its text up.
@@ -156,6 +159,11 @@ def _told_apart(typed: ir.Table, item: Item, log: SearchLog, bits: int) -> tuple
     texts = pa.concat_tables([known.select(columns), some.select(columns)])
     listed = some.select(names[len(columns) :]).append_column("_number", pa.array(given))
     return Texts(texts, np.concatenate([numbers, first])), engine.load(listed)
+
+
+def _of_chunks(column: "pa.ChunkedArray[Any]", kind: type) -> npt.NDArray[Any]:
+    """One array that may be written to."""
+    return joined([np.asarray(chunk) for chunk in column.chunks], kind)
 
 
 def _by_text(texts: pa.Table, columns: list[str]) -> Integers:
@@ -187,15 +195,21 @@ def _holdings(pairs: list[Words], bits: int, users: int) -> tuple[Words, Holding
     spans = on_all_cores(lambda span: _sorted_within(pairs, span), _spans(pairs, bits))
 
     def look(part: Words) -> tuple[Words, "csr_array"]:
-        once = part[np.diff(part, prepend=~part[:1]) != 0]
+        once = part[_first_of_its_kind(part)]
         items = once >> low
-        first = np.flatnonzero(np.diff(items, prepend=~items[:1]))
+        first = np.flatnonzero(_first_of_its_kind(items))
         holders = (once & np.uint64((1 << bits) - 1)).astype(np.int32)
         enough = ones if len(once) <= len(ones) else np.ones(len(once))
         return items[first], block_of(np.append(first, len(once)), holders, users, enough)
 
     numbers, blocks = zip(*on_all_cores(look, [part for span in spans for part in _parts(span, bits)]), strict=True)
     return joined(numbers, np.uint64), Holdings(blocks)
+
+
+def _first_of_its_kind(in_order: Words) -> npt.NDArray[np.bool_]:
+    first = np.ones(len(in_order), np.bool_)
+    np.not_equal(in_order[1:], in_order[:-1], out=first[1:])
+    return first
 
 
 def _parts(span: Words, bits: int) -> list[Words]:
