@@ -20,7 +20,7 @@ from searchveil.log import SearchLog
 from searchveil.log.normalize import USUAL
 from searchveil.privacy.gaussian import GaussianAccount
 from searchveil.privacy.noise import Source
-from searchveil.publish import rounds
+from searchveil.publish import rounds, rounds_in_memory
 from searchveil.publish.priorities import LARGEST, ONE, policy_named
 from searchveil.publish.rounds import UNIT, Holdings, Named, _divisors, _weights, select, total_weights
 from searchveil.publish.rounds_in_memory import HeldInMemory
@@ -152,6 +152,23 @@ def test_who_keeps_what_is_a_part_of_who_holds_what(
         assert len(set(left.tolist())) == len(left)
     had, has = (np.bincount(one.users, minlength=10) for one in (before, after))
     assert has.tolist() == np.minimum(had, most).tolist()
+
+
+@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(st.lists(st.tuples(st.integers(0, 20), st.integers(0, 7)), max_size=80), st.integers(1, 12))
+def test_pairs_in_any_order_become_holdings_wherever_blocks_end(
+    monkeypatch: pytest.MonkeyPatch, pairs: list[tuple[int, int]], block: int
+) -> None:
+    """Against sets in Python; a pair may come several times."""
+    monkeypatch.setattr(rounds_in_memory, "BLOCK", block)
+    words = np.array([item << 3 | user for item, user in pairs], np.uint64)
+    numbers, holdings = rounds_in_memory._holdings(np.array_split(words, 3), 3, 8)
+    held: dict[int, set[int]] = {}
+    for item, user in pairs:
+        held.setdefault(item, set()).add(user)
+    assert numbers.tolist() == sorted(held)
+    found = np.split(holdings.users, np.cumsum(holdings.degrees))[:-1]
+    assert [users.tolist() for users in found] == [sorted(held[item]) for item in sorted(held)]
 
 
 SPELLINGS = ["Big News", "big news", " big  news", "ÉCOLE", "école", "e\u0301cole", "x", "X", "", "  ", "y", "\u3000"]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 MOST_ITEMS = 1 << 22  # of a user
 UNIT = 1 << 12  # a weight of one, in the integers that are added up
-BLOCK = 1 << 21  # pairs of user and item that a core works on at once: more would need new memory for each step
+BLOCK = 1 << 21  # pairs of user and item: the system gives larger arrays new memory each time, and that is slow
 
 Floats = npt.NDArray[np.float64]
 
@@ -72,7 +72,7 @@ class Holdings:
         return Holdings(on_all_cores(lambda part: part[0][items[part[1]]], self.parts))
 
     def by_user(self, of_block: Callable[["csr_array", slice], Floats]) -> Floats:
-        """Sums for each user, added up over the blocks."""
+        """Sums for each user, added up over the blocks on all cores."""
 
         def add_up(parts: Sequence[tuple["csr_array", slice]]) -> Floats:
             sums = of_block(*parts[0])
@@ -201,10 +201,10 @@ def select(
 
     `threshold` and `sigma` are in units of weight; the rounds spend `share` of the account.
     """
-    rule, parts = Rule(policy, threshold, sigma), [part for _, part in holdings.parts]
-    number = parts[-1].stop
-    items = [np.arange(part.start, part.stop) for part in parts]
-    active = Active(holdings, items, [np.zeros_like(part) for part in items], np.full(number, LARGEST, np.int32))
+    rule = Rule(policy, threshold, sigma)
+    items = [np.arange(places.start, places.stop) for _, places in holdings.parts]
+    totals, priorities = [np.zeros_like(block) for block in items], np.full(sum(map(len, items)), LARGEST, np.int32)
+    active = Active(holdings, items, totals, priorities)
     named: list[Named] = []
     for done, part in enumerate(policy.shares, 1):
         weights, spent = total_weights(active.holdings, active.priorities), share * Fraction(part, ONE)
