@@ -10,6 +10,7 @@ import pytest
 from click_logs import example, logs, random_log
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
+from scipy import sparse
 
 from searchveil.errors import InputError
 from searchveil.optimize.certify import LogOf, round_down, violated
@@ -124,6 +125,21 @@ def test_nearly_as_much_as_branch_and_bound_and_far_more_than_the_floor(b: float
     assert solution.objective >= 0.95 * found
     assert solution.objective >= 1.1 * round_down(relaxed.x).sum()
     assert solution.objective <= relaxed.upper_bound == solution.upper_bound
+
+
+def test_a_total_makes_rivals_of_pairs_that_share_no_user() -> None:
+    """Two pairs of 6 and 9 clicks fit, and only one draw is asked for: filling takes what exposes the least."""
+    clicks = [[1, 0, 0], [0, 3, 1], [1, 0, 1], [0, 0, 1], [0, 3, 3], [0, 0, 3]]
+    counts = ClickCounts(sparse.csr_array(np.array(clicks)))
+    solution = rounded(counts, KL.of(counts), LogOf(Fraction(3)), seconds=5, total=1)
+    assert solution.x.tolist() == [0, 0, 1]
+    assert solution.objective == pytest.approx(9 * log(2), rel=1e-12)
+
+
+def test_a_count_may_move_further_than_one_step() -> None:
+    """Steps of four units end at 5 and 14."""
+    counts = ClickCounts(sparse.csr_array(np.array([[2, 2], [2, 2], [3, 2], [2, 1]])))
+    assert rounded(counts, Size(), LogOf(Fraction(900)), seconds=5).x.tolist() == [0, 20]
 
 
 def test_ties_with_the_limit_are_worth_having() -> None:

@@ -40,6 +40,7 @@ PATIENCE = 0.1  # seconds for one neighbourhood; easy ones grow, hard ones shrin
 BRANCHES = 100  # users or pairs to look beyond when a neighbourhood grows: popular pairs lead everywhere
 NEARER = 1e-4  # what one more unit towards the total is worth, as a share of the largest gain
 WINDOW = 4  # how many units a count may move by in one step
+WIDEST = 64  # and by how many at last, where steps of that lead no further
 SOON_STUCK = 50_000  # entries up to which the search has tried everything nearby, and another start leads further
 SMALL = 5_000_000  # entries up to which filling takes about a second
 
@@ -259,14 +260,23 @@ def _sure_to_fit(users: Integers, wanted: Reals, slack: Reals) -> npt.NDArray[np
 
 
 def search(program: Program, x: Integers, *, until: float, seed: int) -> Integers:
-    """Better counts by solving one neighbourhood after the other, until that time of the monotonic clock."""
+    """Better counts by solving one neighbourhood after the other, until that time of the monotonic clock.
+
+    Earlier where one of all draws is solved and holds nothing better, however wide.
+    """
     chance = np.random.default_rng(seed)
-    size = FIRST_NEIGHBOURHOOD
+    size, window = FIRST_NEIGHBOURHOOD, WINDOW
+    widest = min(program.most.max(initial=0), program.missing(np.zeros_like(x)), WIDEST)
     while (now := monotonic()) < until and x.any():
         freed = _neighbours(program, x, size, chance)
-        candidate, solved, effort = _best_nearby(program, x, freed, seconds=min(until - now, PATIENCE), seed=seed)
-        if solved and len(freed) == np.count_nonzero(x) and program.worth(candidate) <= program.worth(x):
-            break
+        candidate, solved, effort = _best_nearby(
+            program, x, freed, window, seconds=min(until - now, PATIENCE), seed=seed
+        )
+        if len(freed) == np.count_nonzero(x) and program.worth(candidate) <= program.worth(x):
+            if solved and window < widest:
+                window *= 4
+            elif solved or window > WINDOW:
+                break
         if program.worth(candidate) >= program.worth(x):  # equal ones too: they lead elsewhere
             x = candidate
         if effort > PATIENCE / 2:
@@ -295,19 +305,21 @@ def _neighbours(program: Program, x: Integers, size: int, chance: np.random.Gene
 
 
 def _best_nearby(
-    program: Program, x: Integers, freed: Integers, *, seconds: float, seed: int
+    program: Program, x: Integers, freed: Integers, window: int, *, seconds: float, seed: int
 ) -> tuple[Integers, bool, float]:
     """The best counts when only these pairs give up draws, whether that was solved to the end, and in which time."""
     base = x.copy()
-    base[freed] = np.maximum(x[freed] - WINDOW, 0)
+    base[freed] = np.maximum(x[freed] - window, 0)
     slack = program.slack(base)
     rivals = np.union1d(freed, program.pairs_of(program.users_of(freed)))
+    if program.total is not None:  # then every pair is a rival: those too that gain the most
+        rivals = np.union1d(rivals, np.argsort(-program.gain(base), kind="stable")[:BRANCHES])
     fits = _fitting(program.columns[:, rivals], slack)
-    room = np.minimum(np.minimum(fits, program.most[rivals] - base[rivals]), x[rivals] - base[rivals] + WINDOW)
+    room = np.minimum(np.minimum(fits, program.most[rivals] - base[rivals]), x[rivals] - base[rivals] + window)
     movable, room = rivals[room > 0], room[room > 0]
     pairs, gains, upper = _steps(program, base, movable, room)
     gains = gains / np.abs(gains).max(initial=1e-300)
-    if program.total is not None:
+    if program.total is not None and gains.min(initial=1) < NEARER:  # else the objective itself asks for the total
         gains = gains + NEARER
     now = np.zeros(len(pairs), np.int64)
     spread = (x - base)[movable]
@@ -341,10 +353,11 @@ def _fitting(columns: Any, slack: Reals) -> Integers:
 
 def _steps(program: Program, base: Integers, pairs: Integers, room: Integers) -> tuple[Integers, Reals, Integers]:
     """Units as columns of a linear program, the most valuable of a pair first; units of equal value share a column."""
-    gains = np.empty((len(pairs), 2 * WINDOW))
-    for unit in range(2 * WINDOW):
+    most = int(room.max(initial=1))
+    gains = np.empty((len(pairs), most))
+    for unit in range(most):
         gains[:, unit] = program.gain(base + unit)[pairs]
-    there = np.arange(2 * WINDOW) < room[:, None]
+    there = np.arange(most) < room[:, None]
     new = there & np.append(
         np.ones((len(pairs), 1), bool), np.diff(gains, axis=1) < -1e-12 * np.abs(gains[:, 1:]), axis=1
     )
