@@ -29,6 +29,7 @@ from searchveil.errors import InputError
 
 BATCH = 64  # evaluations that one token pays for
 TURN_SECONDS = 60
+AGAIN_SECONDS = 5  # while somebody who reads keeps a destroyed key from being overwritten
 BATCHES = 200  # tokens of a member per epoch
 _PURPOSE = b"searchveil crowd epochs v1\n"
 
@@ -49,7 +50,7 @@ class Randomness:
         self.store, self.signer, self.clock = store, signer, clock
         self.epoch_seconds, self.grace_seconds, self.batches = epoch_seconds, grace_seconds, batches
         # A process that was killed may have left a destroyed key in the log of changes: the first turn looks after it.
-        self._overwritten = False
+        self.overwritten = False
         self._turning = threading.Lock()
 
     def turn(self) -> int:
@@ -74,13 +75,13 @@ class Randomness:
             for number, destroyed in rows:
                 if not destroyed and self.clock() >= (number + 1) * self.epoch_seconds + self.grace_seconds:
                     self.destroy(number)
-            if not self._overwritten:
-                self._overwritten = self.store.overwrite()
+            if not self.overwritten:
+                self.overwritten = self.store.overwrite()
         return current
 
     def destroy(self, number: int) -> None:
         """Forget an epoch's keys; `turn` has them overwritten. Then nobody can test a guess about its reports."""
-        self._overwritten = False
+        self.overwritten = False
         with self.store.write() as connection:
             connection.execute(
                 sa.update(EPOCH).where(EPOCH.c.number == number).values(oprf_private=None, token_private=None)
@@ -167,7 +168,7 @@ def randomness_app(randomness: Randomness, members: Callable[[], frozenset[str]]
         while True:
             with suppress(SQLAlchemyError):  # a full disk, a database that restarts: the next minute may do
                 await run_in_threadpool(randomness.turn)
-            await asyncio.sleep(TURN_SECONDS)
+            await asyncio.sleep(TURN_SECONDS if randomness.overwritten else min(AGAIN_SECONDS, TURN_SECONDS))
 
     @asynccontextmanager
     async def lifespan(app: Starlette) -> AsyncIterator[None]:
