@@ -240,10 +240,46 @@ def test_what_a_party_sends_is_looked_at(kind: str, tmp_path: Path) -> None:
 
         def send(recipient: str, phase: Any, topic: str, payload: bytes) -> None:
             honest(recipient, phase, topic, becomes(payload) if topic == forged else payload)
+            while topic == "release" == forged and recipient == party.link.others[-1]:
+                party.link.check()  # the last step: it could finish before it hears that the others refused
+                time.sleep(0.05)
 
         party.link.send = send  # type: ignore[method-assign]
 
     assert_refused_everywhere(run_with(Consortium(tmp_path), change), says)
+
+
+@pytest.mark.slow
+def test_a_liar_in_the_last_step_keeps_its_own_release_alone(tmp_path: Path) -> None:
+    """As docs/collab.md says: it has what it needs by then. However late the others look, they refuse."""
+    consortium = Consortium(tmp_path)
+    paying = ledgers(consortium)
+    parties = {name: consortium.party(name, LOGS[name], ledger=paying[name]) for name in consortium.names}
+    coordinator = consortium.coordinator()
+
+    def lying(honest: Any) -> Any:
+        return lambda to, phase, topic, raw: honest(to, phase, topic, bytes(32) if topic == "release" else raw)
+
+    def late(honest: Any, link: Any) -> Any:
+        def receive(sender: str, phase: Any, topic: str, **given: Any) -> bytes:
+            while topic == "release" and "b" not in coordinator.done:
+                link.check()
+                time.sleep(0.05)
+            return bytes(honest(sender, phase, topic, **given))
+
+        return receive
+
+    for name, party in parties.items():
+        if name == "b":
+            party.link.send = lying(party.link.send)  # type: ignore[method-assign]
+        else:
+            party.link.receive = late(party.link.receive, party.link)  # type: ignore[method-assign]
+    outcome = consortium.run(LOGS, coordinator=coordinator, parties=parties)
+    assert set(outcome.joined) == {"b"}
+    for name in "ac":
+        assert isinstance(outcome.failed[name], RunFailed)
+        assert "do not see the same: their releases differ" in str(outcome.failed[name])
+        assert not (tmp_path / f"out-{name}").exists()
 
 
 @pytest.mark.slow

@@ -243,7 +243,7 @@ def test_a_party_that_lies_about_the_number_of_parties(tmp_path: Path) -> None:
 
 def test_a_party_with_a_certificate_that_the_coordinator_does_not_know(tmp_path: Path) -> None:
     """It is told soon; the others, at the deadline, who never came."""
-    consortium = Consortium(tmp_path, settings={"deadline": 10})
+    consortium = Consortium(tmp_path, settings={"deadline": 20})
     parties = {name: consortium.party(name, LOGS[name]) for name in consortium.names}
     stranger = identity.create(tmp_path / "stranger", "b")
     parties["b"].link._context.load_cert_chain(stranger.certificate_path, stranger.key_path)
@@ -252,6 +252,23 @@ def test_a_party_with_a_certificate_that_the_coordinator_does_not_know(tmp_path:
     assert "has pinned another certificate of b" in str(outcome.failed["b"])
     for name in ("a", "c"):
         assert "b never came" in str(outcome.failed[name])
+
+
+def test_a_party_that_comes_back_late_is_told_why_the_run_ended(tmp_path: Path) -> None:
+    """It has compared the run file, and not said hello when the run ends: the coordinator waits for it."""
+    consortium = Consortium(tmp_path, 2, settings={"deadline": 30})
+    coordinator = consortium.coordinator()
+    party = consortium.party("a", LOGS["a"])
+    honest = party.link.hello
+
+    def late() -> None:
+        coordinator.end("b never came")
+        time.sleep(2)
+        honest()
+
+    party.link.hello = late  # type: ignore[method-assign]
+    outcome = consortium.run({}, coordinator=coordinator, parties={"a": party})
+    assert "the run ended: b never came" in str(outcome.failed["a"])
 
 
 def test_an_expired_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -164,7 +164,7 @@ class Coordinator:
                 self._check_silence(now)
             if self.reason is not None:
                 ended = now if ended is None else ended
-                everybody = self.told | self.done >= set(self.hellos)
+                everybody = self.told | self.done >= set(self.heard)  # whoever ever asked waits for an answer
                 if everybody or now - ended > self.agreement.silence:
                     await asyncio.sleep(0.5)  # what is being answered just now
                     self.server.should_exit = True

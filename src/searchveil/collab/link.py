@@ -109,7 +109,7 @@ class Link:
             try:
                 answer = self._request(self._client, method, path, content, most=most)
             except httpx.TransportError as problem:
-                closed += isinstance(problem, httpx.RemoteProtocolError)
+                closed += isinstance(problem, httpx.RemoteProtocolError | httpx.ReadError | httpx.WriteError)
                 self._check_certificates(problem, closed)
                 allowed = self.agreement.silence if self.session else self.agreement.deadline
                 if time.monotonic() - self._answered > allowed:
