@@ -345,8 +345,10 @@ def test_pages_with_a_job(profile: Profile, servers: Servers, websites: Websites
     page.reload()
     struck.wait_for()
     assert not struck.is_checked()
+    struck.focus()
     browser.search(GOOGLE.format("One+more+" + "and+on+" * 30), 3, RESULT)
     part.get_by_text("as typed: One more and on").wait_for()
+    assert struck.evaluate("(box) => box === document.activeElement"), "also when the page is drawn anew"
     assert not struck.is_checked()
     assert part.locator("input:checked").count() == 3
     page.close()

@@ -159,6 +159,23 @@ function history(rows: readonly Outgoing[], jobs: readonly Job[]): void {
   byId("history").replaceChildren(told.length > 0 ? table : element("p", {}, t("history_none")));
 }
 
+/** What a keyboard can be at in the article of a job, and is called as this one is. */
+function called(job: string | null, one: Element): HTMLElement[] {
+  const name = (control: Element): string => control.tagName + (control.closest("label") ?? control).textContent;
+  const there = [...document.querySelectorAll<HTMLElement>("article[data-job] :is(input, button, select, summary)")];
+  return there.filter((other) => other.closest("article")?.getAttribute("data-job") === job && name(other) === name(one));
+}
+
+/** Draw the jobs anew; a keyboard stays where it was. */
+function redraw(...drawing: HTMLElement[]): void {
+  const focused = document.activeElement;
+  const within = focused?.closest("article[data-job]") ?? null;
+  const job = within === null ? null : within.getAttribute("data-job");
+  const place = focused === null || within === null ? -1 : called(job, focused).indexOf(focused as HTMLElement);
+  byId("jobs").replaceChildren(...drawing);
+  if (focused !== null && place >= 0) called(job, focused)[place]?.focus({ preventScroll: true });
+}
+
 /** What a drawing of the page depends on: nothing that is being ticked is drawn anew without need. */
 let drawn = "";
 
@@ -181,7 +198,7 @@ const show = inTurn(async (database: Database, client: Client): Promise<void> =>
   byId("problem").textContent = [typeof trouble === "string" && trouble !== "" ? problem(trouble) : "", paused ? t("jobs_paused") : ""].join(" ").trim();
   const articles = member === null ? [] : await Promise.all(jobs.map((job) => article(database, client, member, job, again)));
   const nothing = member === null ? element("p", {}, element("a", { href: "settings.html" }, t("jobs_join"))) : element("p", {}, t("jobs_none"));
-  byId("jobs").replaceChildren(...(articles.length > 0 ? articles : [nothing]));
+  redraw(...(articles.length > 0 ? articles : [nothing]));
   byId<HTMLButtonElement>("look").disabled = member === null;
   history(rows, jobs);
 });
