@@ -88,11 +88,12 @@ lint: $(VENV)/.test-tools
 	$(BIN)/lint-imports
 
 # The inner loop: four fifths of the tests, which need neither Spark nor a browser and take some 0.3 seconds at most.
+# More workers than cores here too: many tests wait for programs that they start.
 quick: $(VENV)/.test-tools
 	@$(MAKE) --no-print-directory --jobs 2 lint quick-tests
 
 quick-tests:
-	$(BIN)/pytest -q -n 2 --dist worksteal -m 'not slow and not spark'
+	$(BIN)/pytest -q -n 4 --dist worksteal -m 'not slow and not spark'
 
 # Types are checked by one process, beside the first tests.
 test: $(VENV)/.test-tools java browser postgres firefox node network

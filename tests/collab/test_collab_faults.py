@@ -119,6 +119,7 @@ def test_a_party_that_is_slow_is_waited_for(tmp_path: Path) -> None:
     assert consortium.run(LOGS, parties=parties).failed == {}
 
 
+@pytest.mark.slow
 def test_a_party_that_misses_the_deadline_is_named(tmp_path: Path) -> None:
     consortium = Consortium(tmp_path, 2, settings={"silence": 20, "deadline": 10})
     parties = {name: consortium.party(name, LOGS[name]) for name in consortium.names}

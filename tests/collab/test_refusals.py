@@ -241,6 +241,7 @@ def test_a_party_that_lies_about_the_number_of_parties(tmp_path: Path) -> None:
         assert "b sent what is refused: its run file is another one" in str(outcome.failed[name])
 
 
+@pytest.mark.slow
 def test_a_party_with_a_certificate_that_the_coordinator_does_not_know(tmp_path: Path) -> None:
     """It is told soon; the others, at the deadline, who never came."""
     consortium = Consortium(tmp_path, settings={"deadline": 20})
@@ -254,6 +255,7 @@ def test_a_party_with_a_certificate_that_the_coordinator_does_not_know(tmp_path:
         assert "b never came" in str(outcome.failed[name])
 
 
+@pytest.mark.slow
 def test_a_party_that_comes_back_late_is_told_why_the_run_ended(tmp_path: Path) -> None:
     """It has compared the run file, and not said hello when the run ends: the coordinator waits for it."""
     consortium = Consortium(tmp_path, 2, settings={"deadline": 30})
@@ -271,6 +273,7 @@ def test_a_party_that_comes_back_late_is_told_why_the_run_ended(tmp_path: Path) 
     assert "the run ended: b never came" in str(outcome.failed["a"])
 
 
+@pytest.mark.slow
 def test_an_expired_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Its own party says so; where that party's clock is wrong, the coordinator does not let it in."""
     consortium = Consortium(tmp_path, 2, settings={"deadline": 10})
@@ -290,6 +293,7 @@ def test_an_expired_certificate(tmp_path: Path, monkeypatch: pytest.MonkeyPatch)
     assert "b never came" in str(outcome.failed["a"])
 
 
+@pytest.mark.slow
 def test_a_coordinator_with_another_certificate_is_not_talked_to(tmp_path: Path) -> None:
     consortium = Consortium(tmp_path, settings={"deadline": 10})
     coordinator = consortium.coordinator()
@@ -450,6 +454,7 @@ def test_the_coordinator_speaks_tls_1_3_with_pinned_parties_alone(listening: Con
         answered(listening, nobody)
 
 
+@pytest.mark.slow
 def test_a_party_does_not_talk_tls_1_2(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def old(identity: Any, parties: Any) -> ssl.SSLContext:
         context = honest(identity, parties)

@@ -71,6 +71,7 @@ def answer_to(port: int, sent: bytes, drip: bytes = b"") -> bytes:
             thread.join()
 
 
+@pytest.mark.slow
 def test_who_never_finishes_a_request_is_given_up(relay: int) -> None:
     """Nothing at all, a head that drips in, a body that drips in; the others are answered meanwhile."""
     assert answer_to(relay, b"") == b""
@@ -80,6 +81,7 @@ def test_who_never_finishes_a_request_is_given_up(relay: int) -> None:
     assert answer_to(relay, b"GET / HTTP/1.1\r\nHost: relay\r\n\r\n").startswith(b"HTTP/1.1 404 ")
 
 
+@pytest.mark.slow
 def test_who_never_finishes_a_second_request_is_given_up(relay: int) -> None:
     with socket.create_connection(("127.0.0.1", relay), timeout=280) as client:
         client.sendall(b"GET / HTTP/1.1\r\nHost: relay\r\n\r\n")

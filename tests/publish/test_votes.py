@@ -188,7 +188,7 @@ def test_the_engine_makes_no_difference_to_who_is_counted(log: Path) -> None:
 
 
 def test_without_counts_the_items_alone_come_out(log: Path) -> None:
-    table = sv.Votes(2, 1e-6, counts="none", item="keyword").release(sv.read_log(str(log))).table
+    table = sv.Votes(2, 1e-6, counts="none", item="keyword").release(sv.read_log(str(log)), source=keyed(b"bare")).table
     assert table.column_names == ["keyword"]
     assert "query" in table["keyword"].to_pylist()
 
