@@ -28,7 +28,7 @@ def test_people_read_who_is_right_how_often(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("arguments", "says"),
     [
-        (("--k", "1"), "at least 2"),
+        pytest.param(("--k", "1"), "at least 2", marks=pytest.mark.slow),  # after the demo log is made
         (("--k", "x"), "--k"),
         (("--runs", "0"), "at least 1 run"),
         (("--guess", " "), "guess"),

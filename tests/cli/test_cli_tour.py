@@ -18,6 +18,7 @@ CHAPTERS = (
 )
 
 
+@pytest.mark.slow
 def test_the_story_fits_a_screen_and_is_true(tmp_path: Path) -> None:
     told = succeed(tmp_path, *SMALL).out
     lines = told.splitlines()

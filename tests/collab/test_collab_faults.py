@@ -268,6 +268,7 @@ def test_a_full_disk_at_one_party(tmp_path: Path) -> None:
     assert (ended["a"][0] == 0) == (tmp_path / "out-a").exists()  # the one that could write has its release, or says no
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("phase", "more", "says"),
     [

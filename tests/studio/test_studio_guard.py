@@ -247,6 +247,7 @@ def test_a_signal_ends_it_cleanly(tmp_path: Path, number: int) -> None:
     assert not any((tmp_path / "scratch").iterdir()), "nothing private stays"
 
 
+@pytest.mark.slow
 def test_a_second_ctrl_c_adds_no_traceback(tmp_path: Path) -> None:
     made = Serving(tmp_path)
     made.process.send_signal(signal.SIGINT)
