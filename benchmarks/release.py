@@ -19,6 +19,8 @@ from pathlib import Path
 from typing import Any
 
 import duckdb
+import scipy.sparse
+import scipy.special
 from measure import Run, alone, aol_files, demo_log, report
 
 import searchveil as sv
@@ -70,7 +72,7 @@ def main() -> None:
     given = parser.parse_args()
     if given.only:
         # Loaded before the clock starts, as DuckDB is.
-        _ = (sv.read_log, sv.Zealous, sv.Weighted, sv.Synthetic, write_folder)
+        _ = (sv.read_log, sv.Zealous, sv.Weighted, sv.Synthetic, write_folder, scipy.sparse, scipy.special)
         sv.open_engine().close()
         report(
             lambda: count_plainly(given.log) if given.only == "count" else release(given.log, given.only, given.method)
