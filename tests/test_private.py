@@ -8,7 +8,7 @@ from searchveil.crowd.own_log import OwnLog
 from searchveil.crowd.store import Store
 from searchveil.errors import InputError
 from searchveil.privacy.ledger import Ledger
-from searchveil.private import keep_private
+from searchveil.private import close_to_others
 
 
 def mode(path: Path) -> str:
@@ -54,7 +54,7 @@ def test_what_sqlite_keeps_beside_it_is_closed_too(tmp_path: Path) -> None:
     path.touch(0o600)
     beside.touch()
     beside.chmod(0o644)
-    keep_private(path)
+    close_to_others(path)
     assert mode(beside) == "600"
 
 
@@ -82,4 +82,4 @@ def test_who_may_not_change_that_is_told_what_to_type(tmp_path: Path, monkeypatc
 
     monkeypatch.setattr(Path, "chmod", refuse)
     with pytest.raises(InputError, match=r"Operation not permitted.*chmod go= '.*a b\.sqlite'"):
-        keep_private(path)
+        close_to_others(path)

@@ -17,7 +17,7 @@ def make_private(path: Path) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT, 0o600))
 
 
-def keep_private(path: Path, *, group: bool = False) -> None:
+def close_to_others(path: Path, *, group: bool = False) -> None:
     """Take from others what they may do with a database, and say so; that its `group` may use it may be meant.
 
     To be called once it is known for one of ours: nobody wants this of a file that was named by mistake.

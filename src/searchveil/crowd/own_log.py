@@ -14,7 +14,7 @@ from searchveil.crowd.artifacts import Search, kind_named
 from searchveil.crowd.jobs import Job
 from searchveil.crowd.tokens import Request
 from searchveil.errors import InputError
-from searchveil.private import keep_private, make_private
+from searchveil.private import close_to_others, make_private
 from searchveil.scratch import Scratch
 
 Answer = Literal["always", "ask", "never"]
@@ -77,7 +77,7 @@ class OwnLog:
             self.file.executescript(SCHEMA)
         except sqlite3.Error as error:
             raise InputError(f"{path} cannot be used as a log: {error}") from error
-        keep_private(path)
+        close_to_others(path)
 
     def close(self) -> None:
         self.file.close()

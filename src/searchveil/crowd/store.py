@@ -18,7 +18,7 @@ from sqlalchemy.engine import Connection, Engine
 from searchveil.crowd.report import Report
 from searchveil.crowd.tokens import NONCE_BYTES, TokenError
 from searchveil.errors import InputError
-from searchveil.private import keep_private, make_private
+from searchveil.private import close_to_others, make_private
 
 _META = sa.MetaData()
 JOB = sa.Table(
@@ -116,7 +116,7 @@ class Store:
             said = str(getattr(error, "orig", error)).splitlines()[0]
             raise InputError(f"the database cannot be opened: {said}", parameter="database") from error
         if own is not None:
-            keep_private(own)
+            close_to_others(own)
         self._lock = threading.Lock()
 
     def close(self) -> None:

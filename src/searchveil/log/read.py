@@ -116,7 +116,7 @@ def _read_table(
     where = "the table"
     try:
         loaded = engine.load(_plain(_streamed(given, where), where))
-    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError) as problem:
+    except (pa.ArrowInvalid, pa.ArrowNotImplementedError, TypeError) as problem:  # of a type that has no place in Arrow
         raise InputError(f"{where} cannot be read ({type(problem).__name__})") from problem
     table, remarks = read_table(engine, loaded, columns or {}, where)
     log = SearchLog(

@@ -22,7 +22,7 @@ from searchveil.privacy.budget import ANOTHER_FILE, COMPOSITION_IN_WORDS, COUNTE
 from searchveil.privacy.composition import Composition, GaussianCost, basic, gaussian, not_below, optimal
 from searchveil.privacy.guarantee import Guarantee, Neighbours
 from searchveil.privacy.ledger_file import account_row, create_file, open_file, read_account, seal_of
-from searchveil.private import keep_private
+from searchveil.private import close_to_others
 
 if TYPE_CHECKING:
     from searchveil.log import SearchLog
@@ -186,7 +186,7 @@ class Ledger:
         with open_file(path, f"ledger {path} cannot be used") as file:
             ledger = cls(path, *read_account(file, path), same_log)
             paid = bool(ledger._entries(file))
-        keep_private(path, group=True)
+        close_to_others(path, group=True)
         if not paid:
             return ledger._with_budget(replace(ledger.budget, **given))
         ledger._check_same(given)

@@ -81,7 +81,8 @@ class Holdings:
             return sums
 
         cores = min(usable_cores(), len(self.blocks))
-        return sum(on_all_cores(add_up, [self.parts[core::cores] for core in range(cores)]), start=np.zeros(1))
+        sums: Floats = np.sum(on_all_cores(add_up, [self.parts[core::cores] for core in range(cores)]), axis=0)
+        return sums
 
     def held_by_user(self) -> Integers:
         """How many items each user holds."""
